@@ -1,0 +1,121 @@
+"""One family of errors, one shape of message.
+
+Every error a user can cause says, in this order: what is wrong, what was given, what is allowed, and a hint.
+The four parts are arguments rather than prose, so that no message can forget one by accident and so that tests
+can check the shape once for all of them.
+
+Programmer errors are not here: those are `assert` statements with words.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SemistreamError(Exception):
+    """Base of everything this package raises on purpose.
+
+    Example:
+        >>> print(InvalidOption("`on_miss` is not a known policy", given="'nul'", allowed="null, drop"))
+        `on_miss` is not a known policy; given: 'nul'; allowed: null, drop.
+    """
+
+    def __init__(
+        self, what: str, *, given: str | None = None, allowed: str | None = None, hint: str | None = None
+    ) -> None:
+        self.what = what
+        self.given = given
+        self.allowed = allowed
+        self.hint = hint
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        parts = [self.what.rstrip(".")]
+        if self.given is not None:
+            parts.append(f"given: {self.given}")
+        if self.allowed is not None:
+            parts.append(f"allowed: {self.allowed}")
+        message = "; ".join(parts) + "."
+        if self.hint is not None:
+            message += f"\nHint: {self.hint.rstrip('.')}."
+        return message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (a worker fails, the driver shows it); the default would lose the parts.
+        return _rebuild, (type(self), self.what, self.given, self.allowed, self.hint)
+
+
+def _rebuild(
+    kind: type[SemistreamError], what: str, given: str | None, allowed: str | None, hint: str | None
+) -> SemistreamError:
+    return kind(what, given=given, allowed=allowed, hint=hint)
+
+
+class InvalidOption(SemistreamError, ValueError):
+    """An argument has a value that is not allowed."""
+
+
+class BudgetExceeded(SemistreamError, MemoryError):
+    """A memory budget is too small for the least that must be held."""
+
+
+class RelationNotFound(SemistreamError, FileNotFoundError):
+    """There is no relation at the given place."""
+
+
+class RelationCorrupt(SemistreamError, ValueError):
+    """The files of a relation are not what its manifest says they are."""
+
+
+class RelationRefused(SemistreamError, ValueError):
+    """A relation, or a new version of one, breaks what it promised."""
+
+
+class KeyMismatch(SemistreamError, TypeError):
+    """The key of the stream and the key of the relation cannot be compared."""
+
+
+class ColumnNotFound(SemistreamError, KeyError):
+    """A named column does not exist."""
+
+    # KeyError shows the repr of its argument; an error for people shows the text.
+    __str__ = Exception.__str__
+
+
+class ColumnCollision(SemistreamError, ValueError):
+    """Two columns of the output would have the same name."""
+
+
+class DuplicateKey(SemistreamError, ValueError):
+    """A key that was promised to be unique occurs twice."""
+
+
+class UnmatchedKey(SemistreamError, LookupError):
+    """A stream row has no partner and the user asked for that to be an error."""
+
+
+class BalanceBroken(SemistreamError, RuntimeError):
+    """Rows were lost or doubled: the one thing that must never happen quietly."""
+
+
+class EnvironmentUnfit(SemistreamError, RuntimeError):
+    """Something outside this package (Java, Python of the workers, a directory) does not fit."""
+
+
+def did_you_mean(given: str, allowed: Iterable[str]) -> str | None:
+    """Return a hint naming the closest allowed word, or None when nothing is close."""
+    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def check_choice(option: str, given: object, allowed: Iterable[str]) -> None:
+    """Raise `InvalidOption` unless `given` is one of the allowed words."""
+    choices = list(allowed)
+    if given not in choices:
+        raise InvalidOption(
+            f"`{option}` has an unknown value",
+            given=repr(given),
+            allowed=", ".join(choices),
+            hint=did_you_mean(str(given), choices),
+        )

@@ -1,0 +1,82 @@
+"""How a kernel is compiled: once, ahead of its first call, and kept on disk.
+
+Every kernel states its argument types, so that importing a module compiles it (or loads it from the cache) and no
+row ever waits for a compiler. Arrays that a kernel only reads are declared read-only: NumPy views of Arrow buffers
+are, and a writable array is accepted there too.
+
+Numba refuses `cache=True` where neither the package's directory nor the user's cache directory can be written, as in
+many containers. There a directory of our own under the system's temporary directory is used.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy.typing as npt
+from numba import types
+
+Array = npt.NDArray[Any]
+"""Any array, in the annotations of kernels; the true types are in their signatures."""
+
+I64 = types.int64
+I32 = types.int32
+BOOL = types.boolean
+F64 = types.float64
+VOID = types.void
+
+
+def reads(element: Any) -> Any:
+    """The type of a contiguous array that a kernel reads."""
+    return types.Array(element, 1, "C", readonly=True)
+
+
+def writes(element: Any) -> Any:
+    """The type of a contiguous array that a kernel writes."""
+    return types.Array(element, 1, "C")
+
+
+READ_I64, READ_I32, READ_I16, READ_U8, READ_BOOL = (
+    reads(t) for t in (types.int64, types.int32, types.int16, types.uint8, types.boolean)
+)
+WRITE_I64, WRITE_I32, WRITE_I16, WRITE_U8, WRITE_BOOL = (
+    writes(t) for t in (types.int64, types.int32, types.int16, types.uint8, types.boolean)
+)
+
+
+def _give_numba_a_cache_directory() -> None:
+    package = Path(__file__).resolve().parent
+    home_cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    if numba.config.CACHE_DIR or any(_is_writable(place) for place in (package, home_cache)):
+        return
+    fallback = Path(tempfile.gettempdir()) / f"semistream-kernels-{os.getuid()}"
+    fallback.mkdir(mode=0o700, exist_ok=True)
+    if fallback.stat().st_uid != os.getuid():
+        # Compiled code of another user must never be loaded.
+        fallback = Path(tempfile.mkdtemp(prefix="semistream-kernels-"))
+    numba.config.CACHE_DIR = str(fallback)
+
+
+def _is_writable(place: Path) -> bool:
+    return place.is_dir() and os.access(place, os.W_OK)
+
+
+_give_numba_a_cache_directory()
+
+
+def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile a function for exactly these argument types, releasing the GIL while it runs."""
+    compile_now: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(
+        list(signatures), cache=True, nogil=True, error_model="numpy"
+    )
+    return compile_now
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a helper that only kernels call."""
+    compiled: Callable[..., Any] = numba.njit(inline="always")(function)
+    return compiled
