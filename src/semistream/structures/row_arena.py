@@ -1,0 +1,210 @@
+"""Rows kept for long: a record batch with room at its end.
+
+Columns lie in Arrow's own layout, so that `RowArena.batch` is a view and costs nothing. Rows are appended; `keep`
+drops all others and closes the gaps in place. There is no free list and no fragmentation, and rows that were appended
+together stay together.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.structures.columns import (
+    OFFSET_MAX,
+    WORD_BY_WIDTH,
+    Bytes,
+    ColumnView,
+    Layout,
+    Rows,
+    add_lengths,
+    copy_bits,
+    copy_fixed,
+    copy_strings,
+    layout_of,
+    offsets_from_lengths,
+    set_bits,
+    view_of,
+)
+
+
+def fixed_bytes_per_row(schema: pa.Schema) -> int:
+    """Bytes of a row in an arena, the bytes of its strings not counted."""
+    total = 0.0
+    for field in schema:
+        layout = layout_of(field.type)
+        total += 1 / 8
+        if layout is Layout.FIXED:
+            total += field.type.bit_width / 8
+        elif layout is Layout.VARIABLE:
+            total += 4
+        elif layout is Layout.BITS:
+            total += 1 / 8
+    return int(np.ceil(total))
+
+
+def can_be_kept(schema: pa.Schema) -> bool:
+    """Whether an arena can hold rows of this schema: every column has a layout that the kernels know."""
+    return all(layout_of(field.type) is not Layout.OTHER for field in schema)
+
+
+class RowArena:
+    """Rows kept in one growing record batch of fixed capacity.
+
+    The address space for the largest possible content is reserved at once; memory is used only as rows come in and is
+    returned to the system when `keep` drops them. `used_bytes` never passes `bytes_max`.
+    """
+
+    def __init__(self, schema: pa.Schema, bytes_max: int) -> None:
+        assert can_be_kept(schema), "an arena cannot hold nested columns"
+        self.schema = schema
+        self.bytes_max = bytes_max
+        self._row_bytes = fixed_bytes_per_row(schema)
+        self.rows_max = bytes_max // self._row_bytes
+        self._columns = [_ArenaColumn(field.type, self.rows_max, bytes_max) for field in schema]
+        self.row_count = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the rows held now."""
+        return self.row_count * self._row_bytes + sum(column.heap_used for column in self._columns)
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The rows as a record batch: a view, valid until the next `append` or `keep`."""
+        return pa.RecordBatch.from_arrays([c.array(self.row_count) for c in self._columns], schema=self.schema)
+
+    def bytes_of(self, batch: pa.RecordBatch, rows: Rows) -> Rows:
+        """Return what each of these rows would add to `used_bytes`."""
+        sizes = np.full(len(rows), self._row_bytes, np.int64)
+        for field, column in zip(self.schema, self._columns, strict=True):
+            if column.layout is Layout.VARIABLE:
+                add_lengths(view_of(batch.column(field.name), column.layout).offsets, rows, sizes)
+        return sizes
+
+    def append(self, batch: pa.RecordBatch, rows: Rows) -> int:
+        """Append these rows of a batch and return the number of the first; the caller has made sure they fit."""
+        first = self.row_count
+        if len(rows) == 0:
+            return first
+        assert first + len(rows) <= self.rows_max, "more rows than the arena has room for"
+        places = np.arange(first, first + len(rows), dtype=np.int64)
+        for field, column in zip(self.schema, self._columns, strict=True):
+            column.append(batch.column(field.name), rows, places)
+        self.row_count += len(rows)
+        assert self.used_bytes <= self.bytes_max, "the arena was filled past its limit"
+        return first
+
+    def keep(self, rows: Rows) -> None:
+        """Keep only these rows, ascending; they are numbered anew from 0."""
+        for column in self._columns:
+            column.keep(rows, self.row_count)
+        self.row_count = len(rows)
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        self.keep(np.zeros(0, np.int64))
+
+
+class _ArenaColumn:
+    """One column of an arena, in Arrow's layout."""
+
+    def __init__(self, data_type: pa.DataType, rows_max: int, heap_bytes_max: int) -> None:
+        self.layout = layout_of(data_type)
+        self.type = data_type
+        self.heap_used = 0
+        self._has_nulls = False
+        bits_bytes = (rows_max + 7) // 8
+        self._validity = _Reserved(bits_bytes)
+        self._offsets = _Reserved(4 * (rows_max + 1) if self.layout is Layout.VARIABLE else 4)
+        if self.layout is Layout.VARIABLE:
+            self._data = _Reserved(min(heap_bytes_max, OFFSET_MAX))
+        elif self.layout is Layout.BITS:
+            self._data = _Reserved(bits_bytes)
+        else:
+            self._data = _Reserved(rows_max * data_type.bit_width // 8)
+
+    def array(self, row_count: int) -> pa.Array:
+        """The first `row_count` values, without a copy."""
+        validity = pa.py_buffer(self._validity.bytes) if self._has_nulls else None
+        buffers = [validity, pa.py_buffer(self._data.bytes)]
+        if self.layout is Layout.VARIABLE:
+            buffers.insert(1, pa.py_buffer(self._offsets.bytes))
+        return pa.Array.from_buffers(self.type, row_count, buffers)
+
+    def append(self, array: pa.Array, rows: Rows, places: Rows) -> None:
+        """Write these values of `array` to the places at the end."""
+        view = view_of(array, self.layout)
+        self._write_validity(view, rows, places)
+        if self.layout is Layout.VARIABLE:
+            lengths = np.zeros(len(rows), np.int64)
+            add_lengths(view.offsets, rows, lengths)
+            offsets = self._offsets.bytes.view(np.int32)
+            self.heap_used = offsets_from_lengths(lengths, offsets[int(places[0]) :], self.heap_used)
+            copy_strings(view.offsets, view.data, rows, places, offsets, self._data.bytes)
+        elif self.layout is Layout.BITS:
+            copy_bits(view.data, view.first_bit, rows, places, self._data.bytes)
+        else:
+            self._copy(view, rows, places)
+
+    def keep(self, rows: Rows, row_count: int) -> None:
+        """Move these ascending rows to the front. A target never lies behind its source, so the move is in place."""
+        places = np.arange(len(rows), dtype=np.int64)
+        view = view_of(self.array(row_count), self.layout)
+        if self._has_nulls:
+            copy_bits(self._validity.bytes, 0, rows, places, self._validity.bytes)
+        if self.layout is Layout.VARIABLE:
+            self._keep_strings(rows, places)
+        elif self.layout is Layout.BITS:
+            copy_bits(self._data.bytes, 0, rows, places, self._data.bytes)
+        else:
+            self._copy(view, rows, places)
+        self._release_tail(len(rows))
+
+    def _keep_strings(self, rows: Rows, places: Rows) -> None:
+        offsets = self._offsets.bytes.view(np.int32)
+        lengths = np.zeros(len(rows), np.int64)
+        add_lengths(offsets, rows, lengths)
+        kept = np.zeros(len(rows) + 1, np.int32)
+        self.heap_used = offsets_from_lengths(lengths, kept, 0)
+        copy_strings(offsets, self._data.bytes, rows, places, kept, self._data.bytes)
+        offsets[: len(kept)] = kept
+
+    def _copy(self, view: ColumnView, rows: Rows, places: Rows) -> None:
+        width = self.type.bit_width // 8
+        copy_fixed(view, width, rows, places, self._data.bytes.view(WORD_BY_WIDTH[width]))
+
+    def _write_validity(self, view: ColumnView, rows: Rows, places: Rows) -> None:
+        if view.validity is not None:
+            if not self._has_nulls:
+                # The first null: everything before it was valid.
+                set_bits(np.arange(int(places[0]), dtype=np.int64), self._validity.bytes)
+                self._has_nulls = True
+            copy_bits(view.validity, view.first_bit, rows, places, self._validity.bytes)
+        elif self._has_nulls:
+            set_bits(places, self._validity.bytes)
+
+    def _release_tail(self, row_count: int) -> None:
+        if self.layout is Layout.VARIABLE:
+            self._offsets.release_from(4 * (row_count + 1))
+            self._data.release_from(self.heap_used)
+        elif self.layout is Layout.FIXED:
+            self._data.release_from(row_count * self.type.bit_width // 8)
+
+
+class _Reserved:
+    """Address space that takes memory only where it is written, and gives it back when told."""
+
+    def __init__(self, count_bytes: int) -> None:
+        self._map = mmap.mmap(-1, max(count_bytes, 1) + 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        whole: Bytes = np.frombuffer(self._map, np.uint8)
+        self.bytes: Bytes = whole[: (count_bytes + 7) // 8 * 8]
+
+    def release_from(self, begin: int) -> None:
+        """Give back the memory of every whole page from this byte on; it reads as zeros afterwards."""
+        page = mmap.PAGESIZE
+        first = -(-begin // page) * page
+        if first < len(self._map):
+            self._map.madvise(mmap.MADV_DONTNEED, first, len(self._map) - first)
