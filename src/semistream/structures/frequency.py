@@ -2,8 +2,8 @@
 
 Four rows of counters; a code has one counter in each, and the least of its four is the estimate. An addition is
 *conservative*: it raises only those counters that are below the new estimate, which others share least. Once a
-`period` of additions has passed, or when told to, all counters are halved, so an estimate is a sum of the periods in which a code
-was seen, each weighing half of the next.
+`period` of additions has passed, or when told to, all counters are halved, so an estimate is a sum of the periods in
+which a code was seen, each weighing half of the next.
 
 What may be relied upon. Let the *aged count* of a code be what one exact counter of its own would show, added to,
 saturated at 65 535 and halved (rounding down) at the same moments. With w counters a row, and N the aged count of

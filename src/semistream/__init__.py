@@ -1,0 +1,93 @@
+"""Semistream: enrich a live Spark stream with master data that is larger than memory, inside a memory budget.
+
+    import semistream as ss
+
+    products = ss.relation("products", key="product_id")
+    enriched = ss.enrich(sales, products, on="product_id", memory="256MB")
+
+This is the front door; everything else is imported by its module path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import semistream.relation  # so that the function below takes the name and keeps it
+
+if TYPE_CHECKING:
+    from semistream.relation.build import BuildProgress, BuildReport
+    from semistream.relation.handle import RelationHandle
+    from semistream.spark.enrich import enrich, lookup
+
+__version__ = version("semistream")
+__all__ = ["build_relation", "enrich", "lookup", "relation"]
+
+
+def relation(
+    path: str | Path,
+    key: str | Sequence[str] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    verify: bool = True,
+) -> RelationHandle:
+    """Open master data that `build_relation` or `semistream index` has put on disk.
+
+    Args:
+        path: The relation's directory.
+        key: Its key columns, to make sure it is what you think it is; may be left out.
+        columns: Columns that enrichment adds; by default all but the key.
+        verify: Check every byte against its checksum now. Takes as long as reading the file once; without it, pages
+            are checked when they are first read.
+
+    Example:
+        products = ss.relation("products", key="product_id")
+    """
+    from semistream.relation.handle import open_handle
+
+    return open_handle(path, key, columns, verify=verify)
+
+
+def build_relation(
+    source: Any,
+    *,
+    key: str | Sequence[str],
+    out: str | Path,
+    columns: Sequence[str] | None = None,
+    unique: bool = False,
+    memory: str | int = "512MB",
+    on_progress: Callable[[BuildProgress], None] | None = None,
+) -> BuildReport:
+    """Put master data on disk, sorted by key, as a new version of the relation in `out`.
+
+    Args:
+        source: A path (Parquet, CSV or Arrow; a file, directory or glob), a PyArrow table, or a Spark DataFrame.
+        key: One to four columns.
+        out: The relation's directory. Queries that use it see the new version from their next batch on.
+        columns: Columns to keep beside the key; by default all.
+        unique: Refuse keys that occur twice.
+        memory: What the sort may hold before it spills to disk.
+        on_progress: Called now and then with what has been done.
+
+    Example:
+        ss.build_relation("products.parquet", key="product_id", out="products", unique=True)
+    """
+    options: dict[str, Any] = {"key": key, "out": out, "columns": columns, "unique": unique, "memory": memory}
+    if type(source).__module__.startswith("pyspark."):
+        from semistream.spark.build import build_from_dataframe
+
+        return build_from_dataframe(source, on_progress=on_progress, **options)
+    from semistream.relation.build import build_relation as build
+
+    return build(source, on_progress=on_progress, **options)
+
+
+def __getattr__(name: str) -> Any:
+    # Spark is heavy and the command line does not always need it.
+    if name in ("enrich", "lookup"):
+        from semistream.spark import enrich as module
+
+        return getattr(module, name)
+    raise AttributeError(f"module 'semistream' has no attribute {name!r}")

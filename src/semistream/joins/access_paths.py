@@ -1,0 +1,160 @@
+"""Which way to read the rows of a set of keys: the cheapest, by costs measured while running.
+
+A relation can be asked for a batch of keys, for the page of each key, or for everything. Which is cheapest depends on
+the store, on the device and on how many keys are missing at once, so nothing is assumed: each path is a number of
+*reads* for the keys at hand times the seconds one of its reads has taken so far.
+
+A path without a price is tried once, but only if it could win: no store delivers bytes faster than memory does, so a
+path that would have to move too many of them is never tried. Prices change (a page cache warms up, a disk gets busy),
+so a path that lost is tried again when that would cost no more than a hundredth of what was spent since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.clock import Clock
+from semistream.joins.base import Numbers
+from semistream.joins.matching import codes_of
+from semistream.relation.base import CyclicScan, KeyBatch, PageByKey, RelationInfo
+
+LEARNING_RATE = 0.2
+"""Weight of the newest measurement: five reads make an old price irrelevant, one outlier does not."""
+
+TRIAL_SHARE = 0.01
+"""What may be spent on trying paths that lost, as a share of all that is spent on reading."""
+
+BYTES_PER_S_MAX = 20e9
+"""Faster than the memory of today's machines: what no path can beat."""
+
+
+class _Path(Protocol):
+    """One way to read."""
+
+    name: str
+
+    read_bytes: float
+    """Mean bytes of one read."""
+
+    def reads_for(self, key_count: int) -> float:
+        """How many reads this many random keys are expected to need."""
+        ...
+
+    def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
+        """Yield batches, ascending by code, that hold all rows of these sorted codes and perhaps others."""
+        ...
+
+
+class _ByKeys:
+    name = "keys"
+
+    def __init__(self, relation: KeyBatch, bytes_max: int) -> None:
+        self._relation = relation
+        self._bytes_max = bytes_max
+        self.read_bytes = relation.info.row_bytes_mean
+
+    def reads_for(self, key_count: int) -> float:
+        return float(key_count)
+
+    def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
+        return self._relation.rows_for(codes, self._bytes_max)
+
+
+class _ByPages:
+    name = "pages"
+
+    def __init__(self, relation: PageByKey) -> None:
+        self._relation = relation
+        self.read_bytes = _page_bytes_mean(relation.info)
+
+    def reads_for(self, key_count: int) -> float:
+        pages = self._relation.info.page_count
+        # Distinct pages hit by random keys: a page is missed by one key with 1 - 1/pages.
+        return pages * -float(np.expm1(key_count * np.log1p(-1 / pages))) if pages > 1 else 1.0
+
+    def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
+        position = 0
+        while position < len(codes):
+            page = self._relation.page_for(int(codes[position]))
+            if page.num_rows == 0:
+                return
+            yield page
+            last = codes_of(page)[-1]
+            position = max(position + 1, int(np.searchsorted(codes, last, side="right")))
+
+
+class _ByScan:
+    name = "scan"
+
+    def __init__(self, relation: CyclicScan) -> None:
+        self._relation = relation
+        self.read_bytes = _page_bytes_mean(relation.info)
+
+    def reads_for(self, key_count: int) -> float:
+        return float(self._relation.segment_count)
+
+    def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
+        return (self._relation.segment(number) for number in range(self._relation.segment_count))
+
+
+class AccessPaths:
+    """Reads the rows of keys from a relation along the path that is cheapest now."""
+
+    def __init__(self, relation: KeyBatch, bytes_max: int, clock: Clock) -> None:
+        self._clock = clock
+        self._paths: list[_Path] = [_ByKeys(relation, bytes_max)]
+        # Pages and segments come whole; they are an alternative only where one fits.
+        if relation.info.page_bytes_max <= bytes_max:
+            if isinstance(relation, PageByKey):
+                self._paths.append(_ByPages(relation))
+            if isinstance(relation, CyclicScan):
+                self._paths.append(_ByScan(relation))
+        self._read_s: dict[str, float] = {}
+        self._spent_s = 0.0
+        self._trials_s = 0.0
+        self.last_path = ""
+        """Name of the path taken last."""
+
+    def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
+        """Yield batches, ascending by code, with all rows of these sorted, distinct codes, and perhaps others."""
+        path = self._choose(len(codes))
+        self.last_path = path.name
+        return self._measured(path, codes)
+
+    def _choose(self, key_count: int) -> _Path:
+        priced = [path for path in self._paths if path.name in self._read_s]
+        if not priced:
+            return self._paths[0]
+        cost_s = {path.name: path.reads_for(key_count) * self._read_s[path.name] for path in priced}
+        best = min(priced, key=lambda path: cost_s[path.name])
+        for path in self._paths:
+            if path.name not in cost_s:
+                if path.reads_for(key_count) * path.read_bytes / BYTES_PER_S_MAX < cost_s[best.name]:
+                    return path
+            elif path is not best and self._trials_s + cost_s[path.name] < TRIAL_SHARE * self._spent_s:
+                self._trials_s += cost_s[path.name]
+                return path
+        return best
+
+    def _measured(self, path: _Path, codes: Numbers) -> Iterator[pa.RecordBatch]:
+        spent_s = 0.0
+        batches = path.read(codes)
+        while True:
+            begun_s = self._clock.now_s()
+            batch = next(batches, None)
+            spent_s += self._clock.now_s() - begun_s
+            if batch is None:
+                break
+            yield batch
+        self._spent_s += spent_s
+        price_s = spent_s / max(1.0, path.reads_for(len(codes)))
+        known_s = self._read_s.get(path.name, price_s)
+        self._read_s[path.name] = known_s + LEARNING_RATE * (price_s - known_s)
+
+
+def _page_bytes_mean(info: RelationInfo) -> float:
+    return info.row_count * info.row_bytes_mean / max(1, info.page_count)

@@ -1,0 +1,301 @@
+"""adaptive: remember what pays, read the rest the cheapest way. The default.
+
+Paper: none, this one is ours. It takes the stream-probing and disk-probing phases from CACHEJOIN, the per-byte choice
+of what to remember from the many-to-many joins with a cache inequality, and the batched query for all missed keys
+from Derakhshan et al.
+
+Reads:     the distinct keys that memory could not answer, all of a step together, along the cheapest access path.
+Remembers: keys with all their rows, by uses per byte (`remembered`); keys known to be absent (`CodeSet`).
+Waits:     nothing past the end of a step's rows; stream rows are finished in the order of steps.
+
+Memory, all inside the one budget: work arrays for the rows of a step, one batch that was read, pairs under
+construction, the absent keys, the frequency sketch, and everything else for remembered rows.
+
+What was read is remembered only when the next rows are admitted, so that all pairs of a step stay valid until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.budget import MIB, MemoryBudget
+from semistream.clock import Clock
+from semistream.errors import BudgetExceeded
+from semistream.joins.access_paths import AccessPaths
+from semistream.joins.base import NO_NUMBERS, Joined, Numbers, SemiStreamJoin, StepOutput, StreamRows
+from semistream.joins.matching import PAIR_BYTES, PairCursor, codes_of, ranges_of
+from semistream.joins.remembered import RememberedRows
+from semistream.relation.base import KeyBatch
+from semistream.structures.code_set import CODES_MIN, CodeSet
+from semistream.structures.distinct import distinct
+from semistream.structures.frequency import FrequencySketch
+
+WORK_BYTES_PER_ROW = 160
+"""Arrays of a step per stream row: numbers, codes, what probing found, distinct codes and their inverse, order."""
+
+PAIRS_PER_ROW = 2
+"""Pairs a step may build per row it admits; a step with more pairs takes several turns."""
+
+WORK_SHARE, READ_SHARE, PAIRS_SHARE, ABSENT_SHARE, FREQUENCY_SHARE = 1 / 8, 1 / 8, 1 / 16, 1 / 32, 1 / 32
+"""Upper bounds, as shares of the budget, that matter when it is small; a large one is left to remembered rows."""
+
+OUTPUT_SHARE = 1 / 4
+"""What is left free for the driver, which builds the output."""
+
+OUTPUT_BYTES = 4 * MIB
+"""Enough for output of any usual Arrow batch, stream columns included; more would only be taken from memory's rows."""
+
+SLACK = 1.25
+"""Arrow batches are a little larger than the sum of their rows: offsets, validity, padding."""
+
+NEVER = 2**62
+"""The sketch does not age by itself: it is halved together with the uses of remembered keys, or they could not be
+compared."""
+
+LEAST_BYTES = 4096
+"""Work arrays of a few rows and the least of everything."""
+
+
+def least_memory_bytes(row_bytes_max: int) -> int:
+    """The smallest budget that can hold one relation row while it is read and once more while it is put out."""
+    return LEAST_BYTES + int(row_bytes_max / min(READ_SHARE, OUTPUT_SHARE))
+
+
+@dataclass(slots=True)
+class _Misses:
+    """Stream rows that memory could not answer, by distinct code."""
+
+    numbers: Numbers
+    codes: Numbers
+    inverse: Numbers
+    found: npt.NDArray[np.bool_]
+    batches: Iterator[pa.RecordBatch]
+    last_code: int | None = None
+    """The last code of the batch read last."""
+    order: Numbers | None = None
+    """Positions of the stream rows in order of their codes; made when a second batch comes."""
+
+    def rows_between(self, begin: int, end: int) -> Numbers:
+        """Positions of the stream rows whose distinct code lies in [begin, end)."""
+        if self.order is None:
+            self.order = np.argsort(self.inverse, kind="stable")
+        begin_row, end_row = np.searchsorted(self.inverse, [begin, end], sorter=self.order)
+        return self.order[begin_row:end_row]
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """Keys that were read and may be remembered, with the ranges of their rows."""
+
+    batch: pa.RecordBatch
+    codes: Numbers
+    first: Numbers
+    count: Numbers
+
+
+class AdaptiveJoin(SemiStreamJoin):
+    """Join a stream with a relation of any size inside a memory budget.
+
+    Needs a relation that answers batches of keys; pages and scans are used where they are cheaper.
+    """
+
+    def __init__(self, relation: KeyBatch, budget: MemoryBudget, clock: Clock, rows_per_step: int) -> None:
+        super().__init__()
+        info, limit = relation.info, budget.limit_bytes
+        if limit < least_memory_bytes(info.row_bytes_max):
+            raise BudgetExceeded(
+                f"the memory is too small to hold one row of relation {info.name!r}",
+                given=f"{limit} bytes, for rows of up to {info.row_bytes_max} bytes",
+                allowed=f"at least {least_memory_bytes(info.row_bytes_max)} bytes",
+                hint="raise `memory`, or select fewer columns of the relation",
+            )
+        self._rows_per_step = max(1, min(rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
+        pairs_bytes = min(int(limit * PAIRS_SHARE), self._rows_per_step * PAIRS_PER_ROW * PAIR_BYTES)
+        self._pairs_max = max(1, pairs_bytes // PAIR_BYTES)
+        batch_bytes = min(int(limit * READ_SHARE), self._rows_per_step * max(1, info.row_bytes_max))
+        self._batch_bytes = batch_bytes
+        self._work = budget.account("rows of a step")
+        self._pairs = budget.account("pairs")
+        self._read = budget.account("rows just read")
+        held = budget.account("remembered rows")
+        self._paths = AccessPaths(relation, batch_bytes, clock)
+        absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
+        self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
+        counters = FrequencySketch.counters_fitting(int(limit * FREQUENCY_SHARE))
+        self._frequency = FrequencySketch(max(1, counters), period=NEVER)
+        hints_bytes = self._frequency.nbytes + (self._absent.nbytes if self._absent else 0)
+        budget.account("absent keys and frequencies").take(hints_bytes)
+        reserved = self._rows_per_step * WORK_BYTES_PER_ROW + pairs_bytes + 2 * batch_bytes + hints_bytes
+        self.output_bytes_max = min(
+            int(limit * OUTPUT_SHARE), max(OUTPUT_BYTES, self._rows_per_step * info.row_bytes_max)
+        )
+        whole_bytes = info.row_count * (info.row_bytes_mean + 128) + 4096  # More than all of R is never needed.
+        self._remembered = RememberedRows(
+            relation.schema,
+            int(min(limit - reserved - SLACK * self.output_bytes_max, whole_bytes)),
+            info.row_bytes_mean,
+        )
+        self._held = held
+        self._held.hold(self._remembered.used_bytes)
+        self._waiting = 0
+        self._hits: PairCursor | None = None
+        self._hit_numbers = NO_NUMBERS
+        self._misses: _Misses | None = None
+        self._cursor: PairCursor | None = None
+        self._to_remember: list[_Offer] = []
+        self._offered_bytes = 0
+        self._cut_codes: list[int] = []
+
+    @property
+    def waiting_rows(self) -> int:
+        """Stream rows admitted and not yet finished."""
+        return self._waiting
+
+    # Admit -----------------------------------------------------------------------------------------------------------
+
+    def admit(self, rows: StreamRows) -> int:
+        """Take the next rows once the last ones are finished, and answer from memory what memory knows."""
+        if self._waiting:
+            return 0
+        self._remember()
+        rows = rows.first(self._rows_per_step)
+        self._work.hold(len(rows) * WORK_BYTES_PER_ROW)
+        self._waiting = len(rows)
+        self.stats.rows += len(rows)
+
+        first, count = self._remembered.probe(rows.codes)
+        hit = count > 0
+        if hit.all():
+            self._hit_numbers, missed = rows.numbers, None
+        else:
+            self._hit_numbers, missed = rows.numbers[hit], ~hit
+        if len(self._hit_numbers):
+            self._hits = self._remembered.pairs(rows.numbers, first, count)
+        self._misses = self._ask(rows.numbers[missed], rows.codes[missed]) if missed is not None else None
+        self.stats.hits += len(self._hit_numbers)
+        return len(rows)
+
+    def _ask(self, numbers: Numbers, codes: Numbers) -> _Misses:
+        """De-duplicate what was missed, leave out what is known to be absent, and open the read of the rest."""
+        unique, inverse = distinct(codes)
+        uses = np.bincount(inverse, minlength=len(unique))
+        self._frequency.add_counts(unique, uses)
+        wanted = unique
+        if self._absent is not None:
+            known = self._absent.contains(unique)
+            wanted = unique[~known]
+            self.stats.hits += int(uses[known].sum())
+        batches: Iterator[pa.RecordBatch] = iter(())
+        if len(wanted):
+            batches = self._paths.read(wanted)
+            self.stats.reads += 1
+            self.stats.keys_read += len(wanted)
+        return _Misses(numbers, unique, inverse, np.zeros(len(unique), np.bool_), batches)
+
+    # Step ------------------------------------------------------------------------------------------------------------
+
+    def step(self) -> StepOutput:
+        """Pair what memory answered, then what the relation answers, up to the pairs that fit."""
+        assert self._waiting > 0, "the driver called step() with nothing waiting"
+        joined: list[Joined] = []
+        finished: list[Numbers] = []
+        pairs_left = self._pairs_max
+
+        # 1. Stream-probing: rows whose key is remembered.
+        if self._hits is not None:
+            joined.append(self._hits.next(pairs_left))
+            pairs_left -= len(joined[-1])
+            if self._hits.left == 0:
+                self._hits = None
+                finished.append(self._hit_numbers)
+
+        # 2. Disk-probing: one batch that the relation returned, or what was left of it.
+        if self._hits is None and self._misses is not None and pairs_left > 0:
+            if self._cursor is None:
+                self._cursor = self._next_batch(self._misses)
+            if self._cursor is None:
+                finished.append(self._settle(self._misses))
+                self._misses = None
+            else:
+                joined.append(self._cursor.next(pairs_left))
+                if self._cursor.left == 0:
+                    self._cursor = None
+
+        self._pairs.hold(sum(len(j) for j in joined) * PAIR_BYTES)
+        done = np.concatenate(finished) if finished else NO_NUMBERS
+        self._waiting -= len(done)
+        assert self._waiting >= 0, "more rows were finished than admitted"
+        return StepOutput(tuple(joined), done)
+
+    def _next_batch(self, misses: _Misses) -> PairCursor | None:
+        """Read the next batch and line up the stream rows it answers."""
+        batch = next(misses.batches, None)
+        if batch is None:
+            return None
+        batch_codes = codes_of(batch)
+        first, count = ranges_of(misses.codes, batch_codes)
+        numbers, code_index = misses.numbers, misses.inverse
+        if misses.last_code is not None:
+            # One of several batches answers few of the rows, so that looking at all of them each time would not do.
+            begin = int(np.searchsorted(misses.codes, batch_codes[0], side="left"))
+            end = int(np.searchsorted(misses.codes, batch_codes[-1], side="right"))
+            rows = misses.rows_between(begin, end)
+            numbers, code_index = numbers[rows], code_index[rows]
+            if misses.last_code == batch_codes[0]:
+                self._cut_codes.append(misses.last_code)
+        misses.last_code = int(batch_codes[-1])
+        found = count > 0
+        misses.found |= found
+        self.stats.rows_read += int(count.sum())
+        self._hold_until_remembered(batch, misses.codes[found], first[found], count[found])
+        return PairCursor(batch, numbers, first[code_index], count[code_index])
+
+    def _settle(self, misses: _Misses) -> Numbers:
+        """All batches were read: what was not found is absent, and all rows are finished."""
+        if self._absent is not None:
+            self._absent.add(misses.codes[~misses.found])
+        return misses.numbers
+
+    # Remember --------------------------------------------------------------------------------------------------------
+
+    def _hold_until_remembered(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
+        """Hold on to what was read as far as there is room; the rest is read again when it is wanted again."""
+        batch_bytes = batch.nbytes
+        self._read.hold(self._offered_bytes + batch_bytes)
+        if self._offered_bytes + batch_bytes <= self._batch_bytes:
+            self._offered_bytes += batch_bytes
+            self._to_remember.append(_Offer(batch, codes, first, count))
+
+    def _remember(self) -> None:
+        for offer in self._to_remember:
+            # The rows of a code that two batches share are not all in one of them.
+            whole = ~np.isin(offer.codes, self._cut_codes) if self._cut_codes else slice(None)
+            codes = offer.codes[whole]
+            uses = self._frequency.estimate(codes)
+            self._remembered.offer(offer.batch, codes, offer.first[whole], offer.count[whole], uses)
+        self._drop_offers()
+        if self._remembered.is_due_for_aging:
+            self._remembered.age()
+            self._frequency.halve()
+        self._held.hold(self._remembered.used_bytes)
+        self.stats.evicted = self._remembered.evicted
+
+    def forget(self) -> None:
+        """Drop everything that is remembered, absent keys included."""
+        assert self._waiting == 0, "rows wait for what would be forgotten"
+        self._drop_offers()
+        self._remembered.clear()
+        if self._absent is not None:
+            self._absent.clear()
+        self._held.hold(self._remembered.used_bytes)
+
+    def _drop_offers(self) -> None:
+        self._to_remember.clear()
+        self._cut_codes.clear()
+        self._offered_bytes = 0
+        self._read.hold(0)

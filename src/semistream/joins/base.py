@@ -1,0 +1,121 @@
+"""What a semi-stream join operator is.
+
+An operator sees numbers, not rows: the driver numbers the stream rows and hands over each row's number and key code.
+The operator answers with pairs (stream row, row of a relation batch) whose codes are equal, and says which stream rows
+are *finished*, that is, will get no further pair. Everything else exists once, in the driver: the columns of the
+stream, the check of hashed keys against the real ones, inner or left, the balance, the output.
+
+So an operator is exactly the three choices of the papers: which rows wait, which rows are remembered, what to read
+next. It knows no Spark, no wall clock and no random source; a clock is handed in where one is needed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Numbers = npt.NDArray[np.int64]
+
+NO_NUMBERS: Numbers = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRows:
+    """Stream rows as an operator sees them."""
+
+    numbers: Numbers
+    """Running numbers given by the driver, ascending."""
+    codes: Numbers
+    """Key codes, aligned with the numbers; rows with a null in their key never come here."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def first(self, count: int) -> StreamRows:
+        """The first `count` rows."""
+        return StreamRows(self.numbers[:count], self.codes[:count])
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Pairs of a stream row and a relation row with the same code. Valid until the next `admit`."""
+
+    stream_rows: Numbers
+    relation: pa.RecordBatch
+    relation_rows: Numbers
+
+    def __len__(self) -> int:
+        return len(self.stream_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """What one bounded piece of work produced."""
+
+    joined: tuple[Joined, ...] = ()
+    finished: Numbers = field(default_factory=lambda: NO_NUMBERS)
+    """Stream rows that will get no more pairs; every admitted row is named exactly once, in some step."""
+
+    def joined_within(self, first: int, end: int) -> list[Joined]:
+        """The pairs of stream rows numbered from `first` to before `end`."""
+        inside = [(pairs.stream_rows >= first) & (pairs.stream_rows < end) for pairs in self.joined]
+        return [
+            pairs if bool(mask.all()) else Joined(pairs.stream_rows[mask], pairs.relation, pairs.relation_rows[mask])
+            for pairs, mask in zip(self.joined, inside, strict=True)
+            if bool(mask.any())
+        ]
+
+    def finished_within(self, first: int, end: int) -> Numbers:
+        """The finished rows numbered from `first` to before `end`."""
+        return self.finished[(self.finished >= first) & (self.finished < end)]
+
+
+@dataclass(slots=True)
+class JoinStats:
+    """What an operator has counted since it was made."""
+
+    rows: int = 0
+    """Stream rows admitted."""
+    hits: int = 0
+    """Stream rows answered from memory: by remembered rows, or by knowing that the key is absent."""
+    reads: int = 0
+    """Calls to the relation."""
+    keys_read: int = 0
+    """Distinct keys asked for in those calls."""
+    rows_read: int = 0
+    """Relation rows that came back."""
+    evicted: int = 0
+    """Keys that were remembered and are no more."""
+
+
+class SemiStreamJoin(ABC):
+    """A join of a stream with a relation. `admit` and `step` alternate; the driver sees to that."""
+
+    output_bytes_max: int
+    """Bytes of its budget that the operator leaves free for output under construction."""
+
+    def __init__(self) -> None:
+        self.stats = JoinStats()
+
+    @property
+    @abstractmethod
+    def waiting_rows(self) -> int:
+        """Stream rows admitted and not yet finished."""
+
+    @abstractmethod
+    def admit(self, rows: StreamRows) -> int:
+        """Take the first rows, as many as there is memory for, and return how many were taken.
+
+        At least one is taken when nothing waits.
+        """
+
+    @abstractmethod
+    def step(self) -> StepOutput:
+        """Do a bounded piece of work. Only called while rows wait."""
+
+    def forget(self) -> None:  # noqa: B027 - most operators remember nothing
+        """Drop everything that is remembered. Nothing may be waiting."""

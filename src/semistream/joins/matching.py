@@ -1,0 +1,81 @@
+"""From codes to pairs.
+
+A relation answers in batches sorted by code, and stream rows ask for codes, each perhaps many times. Two steps bring
+them together: `ranges_of` finds where the rows of each distinct code stand, and `PairCursor` pairs them with the
+stream rows, a bounded number at a time, because one hot key with many relation rows yields more pairs than any budget
+can hold at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.joins.base import Joined, Numbers
+from semistream.structures.compiled import I64, READ_I64, WRITE_I64, Array, kernel
+
+PAIR_BYTES = 16
+"""A pair is two int64 row numbers."""
+
+
+@kernel(I64(READ_I64, READ_I64, READ_I64, I64, I64, WRITE_I64, WRITE_I64))
+def _write_pairs(
+    numbers: Array, first: Array, count: Array, row: int, skip: int, out_stream: Array, out_relation: Array
+) -> int:
+    written = 0
+    while row < numbers.size and written < out_stream.size:
+        take = min(count[row] - skip, out_stream.size - written)
+        for i in range(take):
+            out_stream[written + i] = numbers[row]
+            out_relation[written + i] = first[row] + skip + i
+        written += take
+        skip = 0
+        row += 1
+    return written
+
+
+def codes_of(batch: pa.RecordBatch) -> Numbers:
+    """The codes of a batch that a relation returned: its first column, as a view."""
+    codes: Numbers = batch.column(0).to_numpy(zero_copy_only=True)
+    return codes
+
+
+def ranges_of(codes: Numbers, batch_codes: Numbers) -> tuple[Numbers, Numbers]:
+    """Return, for each code, the first row with it in an ascending batch and how many rows have it."""
+    first = np.searchsorted(batch_codes, codes, side="left")
+    count = np.searchsorted(batch_codes, codes, side="right") - first
+    return first, count
+
+
+class PairCursor:
+    """Pairs of stream rows with ranges of relation rows, handed out piece by piece."""
+
+    def __init__(self, relation: pa.RecordBatch, numbers: Numbers, first: Numbers, count: Numbers) -> None:
+        matched = count > 0
+        if not matched.all():
+            numbers, first, count = numbers[matched], first[matched], count[matched]
+        self._relation = relation
+        self._numbers = numbers
+        self._first = first
+        self._count = count
+        self._ends = np.cumsum(count)
+        self._done = 0
+
+    @property
+    def left(self) -> int:
+        """Pairs not handed out yet."""
+        return int(self._ends[-1]) - self._done if len(self._ends) else 0
+
+    def next(self, pairs_max: int) -> Joined:
+        """Hand out the next pairs, at most `pairs_max`."""
+        if self._done == 0 and self.left == len(self._numbers) <= pairs_max:
+            self._done = len(self._numbers)  # One partner each: the ranges are the pairs.
+            return Joined(self._numbers, self._relation, self._first)
+        length = min(self.left, pairs_max)
+        stream, relation = np.empty(length, np.int64), np.empty(length, np.int64)
+        row = int(np.searchsorted(self._ends, self._done, side="right"))
+        skip = self._done - int(self._ends[row] - self._count[row]) if length else 0
+        written = _write_pairs(self._numbers, self._first, self._count, row, skip, stream, relation)
+        assert written == length, "the pair kernel stopped early"
+        self._done += length
+        return Joined(stream, self._relation, relation)

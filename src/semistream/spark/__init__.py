@@ -1,0 +1,1 @@
+"""Semi-stream joins as parts of a Spark query; the only layer, beside the demo, that knows Spark."""

@@ -1,0 +1,112 @@
+"""Counts on their way from a worker through Spark to `progress.observedMetrics`.
+
+A worker has no channel of its own to the driver that also works on Spark Connect. So its counts ride along as one
+hidden column, a list of integers that is null on every row but the first of each answer. Spark sums the positions of
+the list up in `observe`, counts the rows in and out by itself, and the column is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+ROWS_IN, SEAT, BYTES_HELD, CARRIES_ROW = range(4)
+"""Positions in the list; five counts for each lookup follow."""
+
+_HEAD = 4
+
+LOOKUP_COUNTS = ("matched", "unmatched", "null_keys", "hits", "reads")
+
+
+@dataclass(frozen=True, slots=True)
+class LookupCounts:
+    """What one lookup counted."""
+
+    matched: int
+    unmatched: int
+    null_keys: int
+    hits: int
+    reads: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """What a worker counted while it answered one Arrow batch."""
+
+    rows_in: int
+    seat: int
+    bytes_held: int
+    carries_row: bool
+    """False for a row that exists only to carry counts."""
+    lookups: list[LookupCounts]
+
+    def as_list(self) -> list[int]:
+        """The counts in the order of the positions above."""
+        numbers = [self.rows_in, self.seat, self.bytes_held, int(self.carries_row)]
+        for lookup in self.lookups:
+            numbers += astuple(lookup)
+        return numbers
+
+
+def counts_column(counts: list[int], length: int) -> pa.Array:
+    """A list column that holds the counts in its first row and null in all others."""
+    if length == 0:
+        return pa.array([], pa.list_(pa.int64()))
+    offsets = np.full(length + 1, len(counts), np.int32)
+    offsets[0] = 0
+    validity = np.zeros((length + 7) // 8, np.uint8)
+    validity[0] = 1
+    return pa.Array.from_buffers(
+        pa.list_(pa.int64()),
+        length,
+        [pa.py_buffer(validity), pa.py_buffer(offsets)],
+        children=[pa.array(counts, pa.int64())],
+    )
+
+
+def observed(counts: Column, lookup_names: list[str], workers: int) -> list[Column]:
+    """The aggregates that turn a column of counts into metrics.
+
+    With several lookups each count is given in total and for each relation.
+    """
+    from pyspark.sql import functions as F
+
+    def total(position: int) -> Column:
+        return F.coalesce(F.sum(counts[position]), F.lit(0))
+
+    metrics = [total(ROWS_IN).alias("rows_in")]
+    positions = {
+        (i, name): _HEAD + i * len(LOOKUP_COUNTS) + k
+        for i in range(len(lookup_names))
+        for k, name in enumerate(LOOKUP_COUNTS)
+    }
+    for name in LOOKUP_COUNTS:
+        sums = [total(positions[i, name]) for i in range(len(lookup_names))]
+        metrics.append(sum(sums[1:], start=sums[0]).alias(name))
+    metrics.append(_bytes_held(counts, workers).alias("bytes_held"))
+    metrics.append(F.count(F.when(F.coalesce(counts[CARRIES_ROW], F.lit(1)) == 1, 1)).alias("rows_out"))
+    if len(lookup_names) > 1:
+        metrics += [
+            total(positions[i, name]).alias(f"{relation}.{name}")
+            for i, relation in enumerate(lookup_names)
+            for name in LOOKUP_COUNTS
+        ]
+    return metrics
+
+
+def _bytes_held(counts: Column, workers: int) -> Column:
+    """The most bytes held by all workers that took part: the peak of each seat, added up."""
+    from pyspark.sql import functions as F
+
+    if workers == 0:
+        return F.coalesce(F.max(counts[BYTES_HELD]), F.lit(0))
+    # A worker without a seat stands for as many of them as can run at a time.
+    seats = [(seat, 1) for seat in range(workers)] + [(-1, workers)]
+    peaks = [F.coalesce(F.max(F.when(counts[SEAT] == seat, counts[BYTES_HELD])), F.lit(0)) * n for seat, n in seats]
+    return sum(peaks[1:], start=peaks[0])

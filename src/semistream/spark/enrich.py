@@ -1,0 +1,247 @@
+"""`enrich` and `lookup`: the two entry points on Spark.
+
+Both run on classic Spark and on Spark Connect, on streaming and on batch DataFrames, and use only public DataFrame
+operations: an iterator Arrow UDF or `mapInArrow`, and `observe`.
+
+`observe` is not only for metrics. Without it Spark may push a filter on the answer below the UDF and evaluate the UDF
+twice; a node that collects metrics stops that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
+
+from semistream.budget import parse_bytes
+from semistream.errors import InvalidOption
+from semistream.relation.handle import Lookup, RelationHandle
+from semistream.spark import worker
+from semistream.spark.counts import CARRIES_ROW, observed
+from semistream.spark.environment import arrow_batch_rows, ensure_workers_can_import, worker_count
+from semistream.spark.plan import HIDDEN, EnrichPlan, LookupPlan, make_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+MEMORY = "256MB"
+"""What an enrichment may hold in each executor unless told otherwise."""
+
+
+def enrich(
+    df: DataFrame,
+    relation: RelationHandle | Lookup | Sequence[RelationHandle | Lookup],
+    *,
+    on: str | Sequence[str] | None = None,
+    memory: str | int = MEMORY,
+    algorithm: str = "auto",
+    on_miss: str = "null",
+    defaults: Mapping[str, Any] | None = None,
+    prefix: str | None = None,
+    name: str | None = None,
+) -> DataFrame:
+    """Add the columns of master data to every row of a streaming or batch DataFrame.
+
+    Use it where a stream-static join is slow or does not fit into memory: the relation may be any size and may change
+    while the query runs. Do not use it for a relation of a few thousand rows that never changes; Spark's broadcast
+    join does that well.
+
+    Args:
+        df: A streaming or batch DataFrame.
+        relation: What `semistream.relation` returned, or a list of relations with the stream columns that hold each
+            one's key: `[products.on("product_id"), weather.on("origin", "hour")]`. A list costs one pass.
+        on: Columns of `df` that hold the key of a single relation; by default those with the names of its key.
+        memory: Bytes that all Python workers of one executor together may hold, such as `"256MB"`.
+        algorithm: Which join; `"auto"` is right unless you are comparing algorithms.
+        on_miss: What happens to a row without a partner. `"null"` keeps it with nulls, `"drop"` leaves it out,
+            `"default"` fills in `defaults`, `"error"` stops the query. A null key never has a partner.
+        defaults: Values by output column for `on_miss="default"`.
+        prefix: Put before the names of added columns, for a single relation.
+        name: Name of the metrics in `progress.observedMetrics`; by default made of the relations' names.
+
+    Returns:
+        `df` with the relations' columns, their keys left out. A row appears once for each partner.
+
+    Example:
+        products = ss.relation("products", key="product_id")
+        enriched = ss.enrich(sales, products, on="product_id", memory="256MB")
+    """
+    lookups = _as_lookups(relation, on, prefix)
+    session = df.sparkSession
+    plan = _planned(
+        session,
+        to_arrow_schema(df.schema, timezone="UTC"),
+        lookups,
+        memory=memory,
+        algorithm=algorithm,
+        on_miss=on_miss,
+        defaults=defaults,
+    )
+    label = name or "enrich_" + "_".join(lookup.relation.name for lookup in lookups)
+    counted = df.observe(f"{label}_in", F.count(F.lit(1)).alias("rows_in"))
+    joined = _by_answers(counted, plan) if plan.way == "answers" else _by_rows(counted, plan)
+    counts = F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col("counts")
+    seen = joined.observe(label, *observed(counts, [p.lookup.relation.name for p in plan.lookups], plan.workers))
+    return _without_hidden(seen, df.columns, plan)
+
+
+def lookup(
+    relation: RelationHandle,
+    *columns: str | Column,
+    memory: str | int = MEMORY,
+    algorithm: str = "auto",
+    on_miss: str = "null",
+    defaults: Mapping[str, Any] | None = None,
+) -> Any:
+    """Look a key up as a column: a struct of the relation's columns, or an array of structs where keys repeat.
+
+    With columns it is a `Column`; without, a function of columns that can also be registered for SQL. Use `enrich`
+    for whole pipelines: it reports metrics, serves several relations in one pass and answers in pieces. All answers
+    to one Arrow batch of a `lookup` must fit the memory at once.
+
+    Args:
+        relation: What `semistream.relation` returned.
+        columns: Columns that hold its key, in order.
+        memory: As for `enrich`.
+        algorithm: As for `enrich`.
+        on_miss: `"null"`, `"default"` or `"error"`; a column cannot leave rows out.
+        defaults: Values by column for `on_miss="default"`.
+
+    Example:
+        sales.select("*", ss.lookup(products, "product_id").alias("product"))
+        spark.udf.register("product", ss.lookup(products))
+    """
+    if on_miss == "drop":
+        raise InvalidOption(
+            "a lookup cannot leave rows out",
+            given='on_miss="drop"',
+            allowed='"null", "default" or "error"',
+            hint="filter on the struct being null, or use `enrich`",
+        )
+    session = _active_session()
+    binding = relation.on()
+    stream = pa.schema(list(zip(relation.key, relation.key_types, strict=True)))
+    plan = _planned(session, stream, [binding], memory=memory, algorithm=algorithm, on_miss=on_miss, defaults=defaults)
+    struct = _struct_of(plan.lookups[0])
+    if relation.unique:
+        function = _arrow_udf(worker.structs(plan), struct)
+    else:
+        function = _arrow_udf(worker.lists(plan), ArrayType(struct))
+    return function(*columns) if columns else function
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Planning
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _as_lookups(
+    relation: RelationHandle | Lookup | Sequence[RelationHandle | Lookup],
+    on: str | Sequence[str] | None,
+    prefix: str | None,
+) -> list[Lookup]:
+    if isinstance(relation, RelationHandle | Lookup):
+        columns = () if on is None else (on,) if isinstance(on, str) else tuple(on)
+        if isinstance(relation, Lookup):
+            if columns:
+                raise InvalidOption(
+                    "the stream's key columns are given twice", given=f"on={on!r} beside .on({relation.on})"
+                )
+            bound = relation
+        else:
+            bound = relation.on(*columns)
+        return [bound if prefix is None else bound.prefixed(prefix)]
+    if on is not None or prefix is not None:
+        raise InvalidOption(
+            "`on` and `prefix` are for a single relation",
+            given=f"{len(relation)} relations",
+            hint='write [products.on("product_id", prefix="product_"), …]',
+        )
+    return [item.on() if isinstance(item, RelationHandle) else item for item in relation]
+
+
+def _planned(
+    session: SparkSession, stream: pa.Schema, lookups: Sequence[Lookup], *, memory: str | int, **options: Any
+) -> EnrichPlan:
+    plan = make_plan(
+        stream,
+        lookups,
+        memory_bytes=parse_bytes(memory),
+        workers=worker_count(session),
+        batch_rows=arrow_batch_rows(session),
+        **options,
+    )
+    ensure_workers_can_import(session)
+    return plan
+
+
+def _active_session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise InvalidOption(
+            "there is no active Spark session", given="none", allowed="a session created before `lookup` is called"
+        )
+    return session
+
+
+def _spark_type(data_type: pa.DataType) -> DataType:
+    return from_arrow_type(data_type, prefer_timestamp_ntz=True)
+
+
+def _struct_of(plan: LookupPlan) -> StructType:
+    return StructType(
+        [
+            StructField(name, _spark_type(field.type), nullable=True)
+            for name, field in zip(plan.lookup.output_names, plan.payload, strict=True)
+        ]
+    )
+
+
+_COUNTS = StructField("counts", ArrayType(LongType()), nullable=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The two ways
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
+    fields = [StructField(f"r{i}", _struct_of(p), nullable=True) for i, p in enumerate(plan.lookups)]
+    function = _arrow_udf(worker.answers(plan), StructType([*fields, _COUNTS]))
+    keys = [_column(column) for p in plan.lookups for column in p.lookup.on]
+    return df.withColumn(HIDDEN, function(*keys))
+
+
+def _by_rows(df: DataFrame, plan: EnrichPlan) -> DataFrame:
+    added = [field for p in plan.lookups for field in _struct_of(p).fields]
+    stream = [StructField(field.name, field.dataType, nullable=True) for field in df.schema.fields]
+    return df.mapInArrow(worker.rows(plan), StructType([*stream, *added, _COUNTS]))
+
+
+def _without_hidden(df: DataFrame, stream_columns: Sequence[str], plan: EnrichPlan) -> DataFrame:
+    if plan.way == "rows":
+        kept = df.where(F.coalesce(F.col("counts")[CARRIES_ROW], F.lit(1)) == 1)
+        return kept.drop("counts")
+    answer = F.col(HIDDEN)
+    added = [answer[f"r{i}"][name].alias(name) for i, p in enumerate(plan.lookups) for name in p.lookup.output_names]
+    if plan.lookups[0].on_miss == "drop":
+        for i in range(len(plan.lookups)):
+            df = df.where(answer[f"r{i}"].isNotNull())
+    return df.select(*(_column(column) for column in stream_columns), *added)
+
+
+def _column(name: str) -> Column:
+    """A column by its name, whatever dots or blanks are in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _arrow_udf(body: Callable[[Iterator[Any]], Iterator[pa.Array]], result: DataType) -> Any:
+    # Spark tells the kinds of Arrow UDF apart by their annotations, which must be types here and not strings.
+    body.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    return F.arrow_udf(body, result)

@@ -1,0 +1,91 @@
+"""What must be true outside this package before a query can run: the Python of the workers, and how many there are.
+
+Spark starts its Python workers with `python3` from the PATH unless `PYSPARK_PYTHON` was set before the session began.
+A user whose script runs in a virtual environment then gets workers that know nothing of it. Where the workers run on
+this machine we point Spark at the interpreter that runs the user's script; elsewhere a tiny query finds out, once a
+session, whether the workers can import this package, and if not says in one sentence what to set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from semistream.errors import EnvironmentUnfit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_checked: set[str] = set()
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether this session talks to a Spark Connect server."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def ensure_workers_can_import(session: SparkSession) -> None:
+    """Make the workers use an interpreter that has this package, or say what to set."""
+    if not is_connect(session) and _runs_here(session) and "PYSPARK_PYTHON" not in os.environ:
+        context: Any = session.sparkContext
+        context.pythonExec = sys.executable
+        return
+    identity = str(session.conf.get("spark.app.id", "")) or str(id(session))
+    if identity in _checked or _configured_python_is_ours(session):
+        return
+    _try_import(session)
+    _checked.add(identity)
+
+
+def _runs_here(session: SparkSession) -> bool:
+    return str(session.conf.get("spark.master", "")).startswith("local")
+
+
+def _configured_python_is_ours(session: SparkSession) -> bool:
+    """Whether workers on this machine surely start the interpreter that runs this script."""
+    configured = os.environ.get("PYSPARK_PYTHON")
+    if is_connect(session) or configured is None or not _runs_here(session):
+        return False
+    found = shutil.which(configured)
+    return found is not None and os.path.samefile(found, sys.executable)
+
+
+def _try_import(session: SparkSession) -> None:
+    def import_here(batches: Any) -> Any:
+        import semistream.spark.worker  # noqa: F401 - the import is the test
+
+        yield from batches
+
+    # Pickled by value, so that a worker without this package fails in the import above and nowhere else.
+    import_here.__module__ = "__main__"
+    try:
+        session.range(1).mapInArrow(import_here, session.range(1).schema).collect()
+    except Exception as error:
+        if "semistream" not in str(error) and "cloudpickle" not in str(error):
+            raise
+        raise EnvironmentUnfit(
+            "the Python workers of this Spark session cannot import semistream",
+            given=f"this script runs on {sys.executable}",
+            hint=f"set PYSPARK_PYTHON={sys.executable} before the session (for Spark Connect: before its server) "
+            "starts, or install semistream where the workers run",
+        ) from error
+
+
+def worker_count(session: SparkSession) -> int:
+    """How many Python workers of one executor can run at a time; 0 when that cannot be known here."""
+    master = str(session.conf.get("spark.master", ""))
+    local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
+    if local:
+        cores = local.group(1) or "1"
+        return os.cpu_count() or 1 if cores == "*" else int(cores)
+    cores = session.conf.get("spark.executor.cores", None)
+    task_cpus = int(str(session.conf.get("spark.task.cpus", "1")))
+    return max(1, int(cores) // task_cpus) if cores else 0
+
+
+def arrow_batch_rows(session: SparkSession) -> int:
+    """How many rows Spark puts into one Arrow batch; 0 means no limit."""
+    return int(str(session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch", "10000")))

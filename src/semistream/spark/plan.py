@@ -1,0 +1,231 @@
+"""From what a user asked for to what the workers must do; every mistake that can be seen now is refused now.
+
+No Spark object appears here. The stream's columns come in as an Arrow schema, and out comes an `EnrichPlan` of plain
+values that can be sent to workers.
+
+Two ways lead through Python, and the plan says which:
+
+- **answers**: only key columns cross to Python and one struct a row comes back. Needs unique keys, and memory for the
+  answer to a whole Arrow batch at once, however large its rows turn out to be.
+- **rows**: whole rows cross both ways and any number may come back, in pieces as small as the memory requires.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from semistream.budget import format_bytes
+from semistream.errors import (
+    BudgetExceeded,
+    ColumnCollision,
+    ColumnNotFound,
+    InvalidOption,
+    check_choice,
+    did_you_mean,
+)
+from semistream.joins.adaptive import OUTPUT_SHARE, READ_SHARE, least_memory_bytes
+from semistream.joins.driver import ON_MISS, OnMiss
+from semistream.joins.registry import algorithm_named
+from semistream.keys import KeyCodec, check_same_family
+from semistream.relation.handle import Lookup, payload_schema
+
+HIDDEN = "__semistream"
+"""Name of the column that carries answers and counts through Spark."""
+
+Way = Literal["answers", "rows"]
+"""How rows cross to Python and back."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """One lookup, ready to be carried out."""
+
+    lookup: Lookup
+    algorithm: str
+    on_miss: OnMiss
+    defaults: Mapping[str, Any]
+    """By output name."""
+    memory_share: float
+    """Its part of a worker's memory."""
+    stream_key_types: tuple[pa.DataType, ...]
+    """Types of the stream's key columns."""
+
+    @property
+    def codec(self) -> KeyCodec:
+        """How the stream's keys become codes."""
+        return KeyCodec(self.stream_key_types, self.lookup.on)
+
+    @property
+    def verify_key(self) -> tuple[str, ...]:
+        """Relation columns to compare with the stream's key, unless codes are exact on both sides."""
+        relation = self.lookup.relation
+        exact = self.codec.exact and KeyCodec(relation.key_types, relation.key).exact
+        return () if exact else relation.key
+
+    @property
+    def payload(self) -> pa.Schema:
+        """Columns it adds, under their names in the relation."""
+        return payload_schema(self.lookup.relation)
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichPlan:
+    """What a worker must know."""
+
+    id: str
+    """Names this enrichment among all that a worker may serve."""
+    lookups: tuple[LookupPlan, ...]
+    memory_bytes: int
+    """For all workers of an executor together."""
+    workers: int
+    """How many of them share it; 0 when only the worker can find out."""
+    batch_rows: int
+    """Rows of an Arrow batch that Spark sends."""
+    way: Way
+    reason: str
+    """Why this way."""
+
+
+def make_plan(
+    stream: pa.Schema,
+    lookups: Sequence[Lookup],
+    *,
+    memory_bytes: int,
+    workers: int,
+    batch_rows: int,
+    algorithm: str,
+    on_miss: str,
+    defaults: Mapping[str, Any] | None,
+) -> EnrichPlan:
+    """Check everything and decide how to carry it out."""
+    check_choice("on_miss", on_miss, ON_MISS)
+    chosen = algorithm_named(algorithm).name
+    if not lookups:
+        raise InvalidOption("there is nothing to enrich with", given="an empty list", allowed="one or more relations")
+    for lookup in lookups:
+        _check_key(stream, lookup)
+    _check_names(stream, lookups)
+    checked = _checked_defaults(lookups, on_miss, defaults)
+    shares = _memory_shares(lookups, memory_bytes)
+    plans = tuple(
+        LookupPlan(lookup, chosen, on_miss, checked, share, tuple(stream.field(c).type for c in lookup.on))  # type: ignore[arg-type]
+        for lookup, share in zip(lookups, shares, strict=True)
+    )
+    for plan in plans:
+        _check_memory(plan, memory_bytes, max(1, workers))
+    way, reason = _choose_way(plans, memory_bytes // max(1, workers), batch_rows)
+    return EnrichPlan(uuid.uuid4().hex, plans, memory_bytes, workers, batch_rows, way, reason)
+
+
+def _check_key(stream: pa.Schema, lookup: Lookup) -> None:
+    for column in lookup.on:
+        if column not in stream.names:
+            raise ColumnNotFound(
+                f"the stream has no column {column!r}, which should hold the key of {lookup.relation.name!r}",
+                given=column,
+                allowed=", ".join(stream.names),
+                hint=did_you_mean(column, stream.names) or f"`on` names the stream's columns for {lookup.relation.key}",
+            )
+    relation = lookup.relation
+    check_same_family(
+        {column: stream.field(column).type for column in lookup.on},
+        {column: relation.info.schema.field(column).type for column in relation.key},
+    )
+
+
+def _check_names(stream: pa.Schema, lookups: Sequence[Lookup]) -> None:
+    owner = dict.fromkeys(stream.names, "the stream")
+    if HIDDEN in owner:
+        raise ColumnCollision(f"the stream has a column {HIDDEN!r}, a name that is used inside", given=HIDDEN)
+    for lookup in lookups:
+        for name in lookup.output_names:
+            if name in owner:
+                raise ColumnCollision(
+                    f"the column {name!r} of relation {lookup.relation.name!r} is also a column of {owner[name]}",
+                    given=name,
+                    hint=f"give one of them another name, for example "
+                    f"with prefix={lookup.relation.name + '_'!r}, or select other columns of the relation",
+                )
+            owner[name] = f"relation {lookup.relation.name!r}"
+
+
+def _checked_defaults(lookups: Sequence[Lookup], on_miss: str, defaults: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if on_miss != "default":
+        if defaults:
+            raise InvalidOption(
+                "`defaults` are given but never used", given=f"on_miss={on_miss!r}", allowed='on_miss="default"'
+            )
+        return {}
+    types = {
+        name: field.type
+        for lookup in lookups
+        for name, field in zip(lookup.output_names, payload_schema(lookup.relation), strict=True)
+    }
+    if not defaults:
+        raise InvalidOption(
+            'on_miss="default" needs `defaults`',
+            given="none",
+            allowed="a value for at least one of " + ", ".join(types),
+        )
+    for name, value in defaults.items():
+        if name not in types:
+            raise ColumnNotFound(
+                f"there is a default for {name!r}, which no relation adds",
+                given=name,
+                allowed=", ".join(types),
+                hint=did_you_mean(name, types),
+            )
+        try:
+            pa.scalar(value, types[name])
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+            raise InvalidOption(
+                f"the default for {name!r} has the wrong type", given=repr(value), allowed=str(types[name])
+            ) from error
+    return dict(defaults)
+
+
+def _memory_shares(lookups: Sequence[Lookup], memory_bytes: int) -> list[float]:
+    """Split the memory: a relation that fits into an equal part gets what it needs, the others share what is left."""
+    needs = [1.5 * lookup.relation.info.row_count * lookup.relation.info.row_bytes_mean for lookup in lookups]
+    shares = [0.0] * len(lookups)
+    left, open_lookups = 1.0, sorted(range(len(lookups)), key=lambda i: needs[i])
+    while open_lookups:
+        smallest = open_lookups.pop(0)
+        # Even the smallest table gets an eighth of an equal part: its batches and output need memory, too.
+        equal = left / (len(open_lookups) + 1)
+        shares[smallest] = min(equal, max(equal / 8, needs[smallest] / memory_bytes)) if open_lookups else left
+        left -= shares[smallest]
+    return shares
+
+
+def _check_memory(plan: LookupPlan, memory_bytes: int, workers: int) -> None:
+    info = plan.lookup.relation.info
+    least = least_memory_bytes(info.row_bytes_max)
+    given = int(memory_bytes * plan.memory_share) // workers
+    if given < least:
+        needed = int(least * workers / plan.memory_share) + 1
+        raise BudgetExceeded(
+            f"the memory is too small for one row of relation {info.name!r}",
+            given=f"{format_bytes(memory_bytes)}, of which {format_bytes(given)} are for this relation in one of "
+            f"{workers} workers; its largest row has {format_bytes(info.row_bytes_max)}",
+            allowed=f"memory of at least {needed} bytes",
+        )
+
+
+def _choose_way(plans: Sequence[LookupPlan], worker_bytes: int, batch_rows: int) -> tuple[Way, str]:
+    for plan in plans:
+        info = plan.lookup.relation.info
+        if not info.unique:
+            return "rows", f"keys of {info.name!r} repeat, so a row can have several partners"
+        room = int(worker_bytes * plan.memory_share * min(READ_SHARE, OUTPUT_SHARE))
+        if batch_rows <= 0 or batch_rows * info.row_bytes_max > room:
+            return "rows", (
+                f"the answer to an Arrow batch of {batch_rows} rows could need "
+                f"{format_bytes(batch_rows * info.row_bytes_max)} for {info.name!r}, and {format_bytes(room)} are there"
+            )
+    return "answers", "keys are unique and the answer to a whole Arrow batch fits the memory"

@@ -1,0 +1,306 @@
+"""What runs inside Spark's Python workers.
+
+A worker process serves many tasks, one after the other, and keeps what it remembers between them: a table from
+enrichment to `_Served` lives as long as the process. What is remembered is a hint, never the truth, so a killed worker
+costs time and nothing else.
+
+At the start of a task each relation is pinned to one version. In a streaming query the first task of a micro-batch to
+get there decides, by a lease in the relation's directory; all others, and any replay of the batch, read the lease. In
+a batch query the version was pinned when it was planned.
+
+Counts travel as a list of integers beside the first row of each answer, so that Spark can sum them up in `observe`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from semistream.budget import MemoryBudget
+from semistream.clock import RealClock
+from semistream.joins.driver import Balance, JoinDriver, OutputColumns
+from semistream.joins.registry import algorithm_named
+from semistream.relation.arrow_file import ArrowFileRelation
+from semistream.relation.directory import RelationDirectory
+from semistream.relation.handle import RelationHandle
+from semistream.relation.leases import pin_version
+from semistream.spark.counts import BatchCounts, LookupCounts, counts_column
+from semistream.spark.plan import EnrichPlan, LookupPlan
+from semistream.spark.seats import NO_SEAT, leave_seat, take_seat
+
+IDLE_S_MAX = 60.0
+"""An enrichment that got no task for this long is forgotten when another one gets a task."""
+
+SEATLESS_SHARE = 1 / 8
+"""Part of a worker's memory that is set aside for joining without a seat."""
+
+_log = logging.getLogger(__name__)
+_clock = RealClock()
+_served: dict[str, _Served] = {}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What Spark calls
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def answers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
+    """The body of the Arrow UDF behind `enrich`: key columns in, a struct of structs out."""
+
+    def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        served = _serve(plan)
+        for batch in batches:
+            yield served.answer(_as_columns(batch))
+
+    return run
+
+
+def structs(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
+    """The body of the Arrow UDF behind `lookup` for unique keys: key columns in, one struct a row out."""
+
+    def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        served = _serve(plan)
+        for batch in batches:
+            yield served.structs(_as_columns(batch))[0]
+
+    return run
+
+
+def lists(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
+    """The body of the Arrow UDF behind `lookup` for keys that repeat: key columns in, a list of structs a row out."""
+
+    def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        served = _serve(plan)
+        for batch in batches:
+            yield served.lists(_as_columns(batch))
+
+    return run
+
+
+def rows(plan: EnrichPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The body of `mapInArrow` behind `enrich`: rows in, joined rows out."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        served = _serve(plan)
+        schema: pa.Schema | None = None
+        for batch in batches:
+            schema = batch.schema
+            yield from served.push(batch)
+        if schema is not None:
+            yield from served.drain(schema)
+
+    return run
+
+
+def _as_columns(batch: Any) -> tuple[pa.Array, ...]:
+    # Spark hands over a bare array for one argument and a tuple for several.
+    return (batch,) if isinstance(batch, pa.Array) else tuple(batch)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a worker keeps
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _serve(plan: EnrichPlan) -> _Served:
+    now_s = _clock.now_s()
+    for other_id in [i for i, other in _served.items() if now_s - other.used_at_s > IDLE_S_MAX and i != plan.id]:
+        leave_seat(other_id, _served.pop(other_id).seat)
+    if plan.id not in _served:
+        _served[plan.id] = _Served(plan)
+    served = _served[plan.id]
+    served.used_at_s = now_s
+    served.begin_task()
+    return served
+
+
+class _Served:
+    """One enrichment in this process."""
+
+    def __init__(self, plan: EnrichPlan) -> None:
+        self._plan = plan
+        workers = plan.workers or os.cpu_count() or 1
+        self.seat = take_seat(plan.id, workers)
+        self.used_at_s = 0.0
+        share = SEATLESS_SHARE if self.seat == NO_SEAT else 1 - SEATLESS_SHARE
+        worker_bytes = int(plan.memory_bytes / workers * share)
+        self._lookups = [_ServedLookup(p, int(worker_bytes * p.memory_share), plan.batch_rows) for p in plan.lookups]
+        self._rows_in = 0
+
+    def begin_task(self) -> None:
+        """Pin every relation to the version that this task must see, and start from a clean slate."""
+        context = TaskContext.get()
+        query_id = context.getLocalProperty("sql.streaming.queryId") if context else None
+        batch_id = context.getLocalProperty("streaming.sql.batchId") if context else None
+        for lookup in self._lookups:
+            lookup.begin_task(query_id, batch_id)
+
+    # Answers ---------------------------------------------------------------------------------------------------------
+
+    def answer(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """One struct a row: a struct for each lookup, null where it found nothing, and the counts."""
+        length = len(columns[0])
+        self._rows_in += length
+        found = self.structs(columns)
+        counts = counts_column(self._counts(), length)
+        names = [f"r{i}" for i in range(len(found))]
+        return pa.StructArray.from_arrays([*found, counts], names=[*names, "counts"])
+
+    def structs(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """For each lookup the structs it found, null where there are none."""
+        found = []
+        begin = 0
+        for lookup in self._lookups:
+            width = len(lookup.plan.lookup.on)
+            found.append(lookup.structs(columns[begin : begin + width]))
+            begin += width
+        return found
+
+    def lists(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """The only lookup's structs, all of them, as lists."""
+        return self._lookups[0].lists(columns)
+
+    # Rows ------------------------------------------------------------------------------------------------------------
+
+    def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Send a batch of the stream through all lookups."""
+        self._rows_in += batch.num_rows
+        yield from map(self._with_counts, self._through(0, batch))
+
+    def drain(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """End the stream: what waits in a lookup goes through those behind it."""
+        for i, lookup in enumerate(self._lookups):
+            for batch in lookup.driver.drain():
+                yield from map(self._with_counts, self._through(i + 1, batch))
+        if self._rows_in:
+            yield self._counts_alone(schema)
+
+    def _through(self, i: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if i == len(self._lookups):
+            yield batch
+            return
+        lookup = self._lookups[i]
+        for joined in lookup.driver.push(batch, lookup.plan.lookup.on):
+            yield from self._through(i + 1, joined)
+
+    def _with_counts(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = [*batch.schema.names, "counts"]
+        return pa.RecordBatch.from_arrays([*batch.columns, counts_column(self._counts(), batch.num_rows)], names=names)
+
+    def _counts_alone(self, schema: pa.Schema) -> pa.RecordBatch:
+        """Counts that no row was there to carry, on a row of nulls that is left out once it was counted."""
+        added = [field.type for p in self._plan.lookups for field in p.payload]
+        names = [*schema.names, *(name for p in self._plan.lookups for name in p.lookup.output_names), "counts"]
+        nulls = [pa.nulls(1, data_type) for data_type in [*schema.types, *added]]
+        return pa.RecordBatch.from_arrays([*nulls, counts_column(self._counts(carries_row=False), 1)], names=names)
+
+    def _counts(self, *, carries_row: bool = True) -> list[int]:
+        """Everything counted since the last call."""
+        counts = BatchCounts(
+            rows_in=self._rows_in,
+            seat=self.seat,
+            bytes_held=sum(lookup.budget.peak_bytes for lookup in self._lookups),
+            carries_row=carries_row,
+            lookups=[lookup.counts() for lookup in self._lookups],
+        )
+        self._rows_in = 0
+        return counts.as_list()
+
+
+class _ServedLookup:
+    """One lookup in this process, at one version of its relation."""
+
+    def __init__(self, plan: LookupPlan, memory_bytes: int, batch_rows: int) -> None:
+        self.plan = plan
+        self._memory_bytes = memory_bytes
+        self._batch_rows = batch_rows if batch_rows > 0 else 10_000
+        self._version = -1
+        self.driver: JoinDriver
+        self.budget: MemoryBudget
+
+    def begin_task(self, query_id: str | None, batch_id: str | None) -> None:
+        """Open the version that this task must see, unless it is open; drop what a failed task left behind."""
+        handle = self.plan.lookup.relation
+        version = handle.info.version
+        if query_id is not None and batch_id is not None:
+            directory = RelationDirectory(handle.path)
+            version = pin_version(directory, query_id, int(batch_id), lambda: newest_fitting_version(handle))
+        if version != self._version or not self.driver.is_idle:
+            self._open(version)
+        self._counted = self._totals()
+
+    def _open(self, version: int) -> None:
+        handle = self.plan.lookup.relation
+        relation = handle.open(version, with_key=bool(self.plan.verify_key))
+        self.budget = MemoryBudget(self._memory_bytes)
+        join = algorithm_named(self.plan.algorithm).build(relation, self.budget, _clock, self._batch_rows)
+        output = OutputColumns(
+            self.plan.payload,
+            self.plan.lookup.output_names,
+            self.plan.verify_key,
+            self.plan.on_miss,
+            self.plan.defaults,
+        )
+        self.driver = JoinDriver(join, self.plan.codec, output, self.budget)
+        self._version = version
+
+    def structs(self, keys: Sequence[pa.Array]) -> pa.Array:
+        """One struct a row, null where nothing was found and nothing takes its place."""
+        aligned = self.driver.align(keys)
+        names = self.plan.lookup.output_names
+        mask = None
+        if self.plan.on_miss != "default" and not aligned.matched.all():
+            mask = pa.array(~aligned.matched)
+        if not aligned.columns:
+            return pa.array([{}] * len(keys[0]), pa.struct([]), mask=~aligned.matched)
+        return pa.StructArray.from_arrays(aligned.columns, names=list(names), mask=mask)
+
+    def lists(self, keys: Sequence[pa.Array]) -> pa.Array:
+        """A list of structs a row, empty where nothing was found."""
+        grouped = self.driver.group(keys)
+        structs = pa.StructArray.from_arrays(grouped.columns, names=list(self.plan.lookup.output_names))
+        return pa.ListArray.from_arrays(pa.array(grouped.offsets, pa.int32()), structs)
+
+    def counts(self) -> LookupCounts:
+        """What was counted since the last call."""
+        before, self._counted = self._counted, self._totals()
+        return LookupCounts(*(int(n) for n in np.subtract(self._counted, before)))
+
+    def _totals(self) -> tuple[int, ...]:
+        balance: Balance = self.driver.balance
+        stats = self.driver.join.stats
+        return (balance.matched, balance.unmatched, balance.null_keys, stats.hits, stats.reads)
+
+
+def newest_fitting_version(handle: RelationHandle) -> int:
+    """The newest version that keeps what the query was planned with; one that breaks it is refused and named."""
+    directory = RelationDirectory(handle.path)
+    current = directory.current_version()
+    for version in sorted((v for v in directory.versions() if v <= current), reverse=True):
+        broken = _promise_broken_by(handle, version)
+        if broken is None:
+            return version
+        _log.error("version %d of relation %r is refused: %s; an older one stays in use", version, handle.name, broken)
+    return handle.info.version
+
+
+def _promise_broken_by(handle: RelationHandle, version: int) -> str | None:
+    if version == handle.info.version:
+        return None
+    info = ArrowFileRelation(RelationDirectory(handle.path), version).info
+    if info.key != handle.info.key:
+        return f"its key is {info.key}, not {handle.info.key}"
+    if handle.info.unique and not info.unique:
+        return "its keys are no longer unique"
+    for name in (*handle.key, *handle.columns):
+        wanted = handle.info.schema.field(name).type
+        found = info.schema.field(name).type if name in info.schema.names else None
+        if found != wanted:
+            return f"its column {name!r} is {found or 'gone'}, not {wanted}"
+    return None
