@@ -66,15 +66,9 @@ def rows_of_every_type(rng: np.random.Generator, codes: npt.NDArray[np.int64], n
 
 
 STRUCT = pa.struct([("n", pa.int64()), ("t", pa.string())])
-FLAT_COLUMNS = "key int8 uint16 float double flag day moment decimal text bytes".split() + [
-    "whole flag",
-    "wide decimal",
-    "three bytes",
-    "forty bytes",
-    "whole text",
-    "large text",
-    "empty text",
-    "no text",
+FLAT_COLUMNS = [
+    *("key", "int8", "uint16", "float", "double", "flag", "whole flag", "day", "moment", "decimal", "wide decimal"),
+    *("three bytes", "forty bytes", "text", "whole text", "large text", "bytes", "empty text", "no text"),
 ]
 
 

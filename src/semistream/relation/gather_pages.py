@@ -1,0 +1,221 @@
+"""Kernels that find rows in pages and copy them out, straight from the bytes of the file.
+
+A row is named by two numbers: the *slot* of its page (a page's place among those at hand) and its row on that page.
+For each buffer of a column, `starts[slot]` is where that page's buffer begins, counted in elements of the array that
+is read; -1 says that the page has no such buffer. Arrays view the whole file, or the whole disk buffer, at once: a
+slice for each row would cost more than the copy.
+
+What makes them fast on data that is not in the processor's cache:
+
+- `locate` guesses where a code stands between the first and the last code of its page and looks around there. Codes
+  are either numbers, often dense, or hashes, evenly spread; in both cases the guess is a few rows off at most, and it
+  is known early enough to be fetched ahead. A page with a strange distribution costs a binary search.
+- `copy_strings` moves 32 bytes at a time and lets each string overwrite the overhang of the one before. So what it
+  reads must be followed by 32 readable bytes, and its target by 32 writable ones (`OVERHANG_BYTES`). Byte by byte it
+  takes seven times as long.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from semistream.structures.compiled import (
+    I64,
+    READ_I16,
+    READ_I32,
+    READ_I64,
+    READ_U8,
+    VOID,
+    WRITE_I16,
+    WRITE_I32,
+    WRITE_I64,
+    WRITE_U8,
+    Array,
+    kernel,
+)
+
+OVERHANG_BYTES = 32
+"""How far kernels may read, and write, behind the bytes they are asked to copy."""
+
+_FETCH_AHEAD_ROWS = 16
+"""Rows between a line being asked for and being used: about one access to memory, at some 6 ns a row."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _copy_32_bytes(typing_context: Any, target: Any, target_at: Any, source: Any, source_at: Any) -> Any:
+    """Copy 32 bytes between byte arrays, from and to any position."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target_bytes, to, source_bytes, begin = arguments
+        chunk = ir.VectorType(ir.IntType(8), 32).as_pointer()
+        pointers = [
+            builder.bitcast(builder.gep(context.make_array(kind)(context, builder, value).data, [at]), chunk)
+            for kind, value, at in (
+                (signature.args[0], target_bytes, to),
+                (signature.args[2], source_bytes, begin),
+            )
+        ]
+        builder.store(builder.load(pointers[1], align=1), pointers[0], align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _fetch(typing_context: Any, array: Any, at: Any) -> Any:
+    """Ask for an element to be brought into the processor's cache; any position is allowed."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte_pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        prefetch = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte_pointer, word, word, word]), "llvm.prefetch.p0"
+        )
+        # For reading, wanted in every level of the cache, data rather than instructions.
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
+        builder.call(prefetch, [place, word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@kernel(VOID(READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64))
+def locate(
+    words: Array, starts: Array, row_counts: Array, codes: Array, slots: Array, rows: Array, counts: Array
+) -> None:
+    """Find the rows of each code on its page: the first in `rows`, how many in `counts`.
+
+    `words` holds the code buffers of the pages, `codes[i]` is looked for on the page in `slots[i]`.
+    """
+    for i in range(codes.size):
+        begin = starts[slots[i]]
+        last = row_counts[slots[i]] - 1
+        low = np.float64(words[begin])
+        span = np.float64(words[begin + last]) - low
+        guess = np.int64((np.float64(codes[i]) - low) / span * last) if span > 0 else 0
+        rows[i] = min(max(guess, 0), last)
+    for i in range(codes.size):
+        ahead = min(i + _FETCH_AHEAD_ROWS, codes.size - 1)
+        _fetch(words, starts[slots[ahead]] + rows[ahead])
+        begin = starts[slots[i]]
+        count = row_counts[slots[i]]
+        code = codes[i]
+        # The first row that is not smaller stands in [low, high].
+        step = 1
+        if words[begin + rows[i]] < code:
+            low_row = rows[i] + 1
+            while low_row + step < count and words[begin + low_row + step] < code:
+                low_row += step
+                step *= 2
+            high_row = min(count, low_row + step)
+        else:
+            high_row = rows[i]
+            while high_row - step >= 0 and words[begin + high_row - step] >= code:
+                high_row -= step
+                step *= 2
+            low_row = max(0, high_row - step)
+        while low_row < high_row:
+            middle = (low_row + high_row) >> 1
+            if words[begin + middle] < code:
+                low_row = middle + 1
+            else:
+                high_row = middle
+        while high_row < count and words[begin + high_row] == code:
+            high_row += 1
+        rows[i] = low_row
+        counts[i] = high_row - low_row
+
+
+@kernel(VOID(READ_I64, READ_I64, READ_I64, READ_I64, I64, WRITE_I64, WRITE_I64, WRITE_I64))
+def list_rows(
+    codes: Array,
+    slots: Array,
+    rows: Array,
+    rows_until: Array,
+    begin: int,
+    out_codes: Array,
+    out_slots: Array,
+    out_rows: Array,
+) -> None:
+    """Name the rows `begin`, `begin + 1`, ... of all rows found; as many as the output holds.
+
+    Code `i` has the rows from `rows[i]` on; `rows_until[i]` counts the rows of all codes up to it.
+    """
+    i = np.searchsorted(rows_until, begin, side="right")
+    for out in range(out_codes.size):
+        row = begin + out
+        while rows_until[i] <= row:
+            i += 1
+        before = rows_until[i - 1] if i > 0 else 0
+        out_codes[out] = codes[i]
+        out_slots[out] = slots[i]
+        out_rows[out] = rows[i] + row - before
+
+
+@kernel(
+    VOID(READ_U8, READ_I64, READ_I64, READ_I64, WRITE_U8),
+    VOID(READ_I16, READ_I64, READ_I64, READ_I64, WRITE_I16),
+    VOID(READ_I32, READ_I64, READ_I64, READ_I64, WRITE_I32),
+    VOID(READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64),
+)
+def gather_values(source: Array, starts: Array, slots: Array, rows: Array, target: Array) -> None:
+    """Copy values of 1, 2, 4 or 8 bytes."""
+    for i in range(rows.size):
+        # Unsigned positions: a signed one is tested for "counted from the end", which costs a third here.
+        target[i] = source[np.uint64(starts[np.uint64(slots[i])] + rows[i])]
+
+
+@kernel(VOID(READ_U8, READ_I64, READ_I64, READ_I64, I64, WRITE_U8))
+def gather_wide_values(source: Array, starts: Array, slots: Array, rows: Array, width: int, target: Array) -> None:
+    """Copy values of any fixed number of bytes; see `OVERHANG_BYTES`."""
+    for i in range(rows.size):
+        begin = starts[slots[i]] + rows[i] * width
+        for at in range(0, width, OVERHANG_BYTES):
+            _copy_32_bytes(target, i * width + at, source, begin + at)
+
+
+@kernel(VOID(READ_U8, READ_I64, READ_I64, READ_I64, WRITE_U8))
+def gather_bits(source: Array, starts: Array, slots: Array, rows: Array, target: Array) -> None:
+    """Copy bits into a target of zeros; where the page has no such buffer the bit is set, as for validity."""
+    for i in range(rows.size):
+        start = starts[slots[i]]
+        if start < 0 or source[start + (rows[i] >> 3)] & (1 << (rows[i] & 7)):
+            target[i >> 3] |= np.uint8(1 << (i & 7))
+
+
+@kernel(
+    VOID(READ_I32, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64),
+    VOID(READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64),
+)
+def find_strings(
+    offsets: Array, offset_starts: Array, value_starts: Array, slots: Array, rows: Array, sources: Array, until: Array
+) -> None:
+    """Find where each string begins (`sources`) and the bytes of all strings up to it (`until[i + 1]`)."""
+    total = np.int64(0)
+    until[0] = 0
+    for i in range(rows.size):
+        ahead = min(i + _FETCH_AHEAD_ROWS, rows.size - 1)
+        _fetch(offsets, offset_starts[slots[ahead]] + rows[ahead])
+        at = offset_starts[slots[i]] + rows[i]
+        begin = np.int64(offsets[at])
+        total += np.int64(offsets[at + 1]) - begin
+        sources[i] = value_starts[slots[i]] + begin
+        until[i + 1] = total
+
+
+@kernel(VOID(READ_U8, READ_I64, READ_I64, WRITE_U8))
+def copy_strings(source: Array, sources: Array, until: Array, target: Array) -> None:
+    """Copy the strings that `find_strings` found one after another; see `OVERHANG_BYTES`."""
+    for i in range(sources.size):
+        _fetch(source, sources[min(i + _FETCH_AHEAD_ROWS, sources.size - 1)])
+        at = until[i]
+        begin = sources[i] - at
+        while at < until[i + 1]:
+            _copy_32_bytes(target, at, source, begin + at)
+            at += OVERHANG_BYTES

@@ -1,0 +1,147 @@
+"""What a user holds of a relation: where it lies, its key, and which of its columns are wanted.
+
+Opening a handle reads the manifest and checks every byte against its checksum, once for each version and process, so
+that a damaged relation is refused before a query starts rather than at three in the morning. A handle is small and
+can be sent to other processes; the rows are opened where they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from semistream.errors import ColumnNotFound, InvalidOption, RelationCorrupt, did_you_mean
+from semistream.keys import CODE_VERSION
+from semistream.relation.arrow_file import ArrowFileRelation
+from semistream.relation.base import RelationInfo
+from semistream.relation.directory import RelationDirectory
+
+_verified: set[tuple[str, int]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class RelationHandle:
+    """A relation on disk, as `semistream.relation` returns it."""
+
+    path: str
+    info: RelationInfo
+    """What was known of the version that was current when the handle was made."""
+    columns: tuple[str, ...]
+    """Columns that enrichment adds: those asked for, or all but the key."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.info.name
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Its key columns."""
+        return self.info.key
+
+    @property
+    def unique(self) -> bool:
+        """Whether no key occurs twice."""
+        return self.info.unique
+
+    @property
+    def key_types(self) -> tuple[pa.DataType, ...]:
+        """Types of its key columns."""
+        return tuple(self.info.schema.field(name).type for name in self.key)
+
+    def on(self, *columns: str, prefix: str = "") -> Lookup:
+        """Say which columns of the stream hold the key, in the order of `key`; `prefix` is put before added columns.
+
+        Example:
+            weather.on("origin", "hour", prefix="weather_")
+        """
+        names = columns or self.key
+        if len(names) != len(self.key):
+            raise InvalidOption(
+                f"relation {self.name!r} has a key of {len(self.key)} columns",
+                given=f"{len(names)} columns of the stream: {', '.join(names)}",
+                allowed=f"one for each of {', '.join(self.key)}",
+            )
+        return Lookup(self, tuple(names), prefix)
+
+    def open(self, version: int, *, with_key: bool) -> ArrowFileRelation:
+        """Open the rows of a version: the wanted columns and, if asked for, those of the key."""
+        key = (name for name in self.key if with_key and name not in self.columns)
+        return ArrowFileRelation(RelationDirectory(self.path), version, (*self.columns, *key))
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A relation and the columns of a stream that hold its key."""
+
+    relation: RelationHandle
+    on: tuple[str, ...]
+    prefix: str = ""
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the columns it adds."""
+        return tuple(self.prefix + name for name in self.relation.columns)
+
+    def prefixed(self, prefix: str) -> Lookup:
+        """The same lookup with another prefix."""
+        return replace(self, prefix=prefix)
+
+
+def open_handle(
+    path: str | Path, key: str | Sequence[str] | None, columns: Sequence[str] | None, *, verify: bool
+) -> RelationHandle:
+    """Look at the relation in a directory and check it."""
+    directory = RelationDirectory(path)
+    version = directory.current_version()
+    manifest = directory.manifest(version)
+    if manifest.code_version != CODE_VERSION:
+        raise RelationCorrupt(
+            f"relation {directory.name!r} was built with another definition of key codes",
+            given=f"code version {manifest.code_version}",
+            allowed=f"code version {CODE_VERSION}",
+            hint="build it anew with `semistream index`",
+        )
+    stored = ArrowFileRelation(directory, version)
+    place = (str(Path(path).resolve()), version)
+    if verify and place not in _verified:
+        stored.verify_all()
+        _verified.add(place)
+    _check_key(stored.info, key)
+    return RelationHandle(place[0], stored.info, _wanted(stored.info, columns))
+
+
+def _check_key(info: RelationInfo, key: str | Sequence[str] | None) -> None:
+    if key is None:
+        return
+    given = (key,) if isinstance(key, str) else tuple(key)
+    if given != info.key:
+        raise InvalidOption(
+            f"relation {info.name!r} has another key",
+            given=", ".join(given),
+            allowed=", ".join(info.key),
+            hint="leave `key` out to use the key it was built with, or build it anew with `semistream index --key`",
+        )
+
+
+def _wanted(info: RelationInfo, columns: Sequence[str] | None) -> tuple[str, ...]:
+    names: list[str] = info.schema.names
+    if columns is None:
+        return tuple(name for name in names if name not in info.key)
+    for column in columns:
+        if column not in names:
+            raise ColumnNotFound(
+                f"relation {info.name!r} has no column {column!r}",
+                given=column,
+                allowed=", ".join(names),
+                hint=did_you_mean(column, names),
+            )
+    return tuple(dict.fromkeys(columns))
+
+
+def payload_schema(handle: RelationHandle) -> pa.Schema:
+    """The columns that enrichment adds, with their types in the relation."""
+    return pa.schema([handle.info.schema.field(name) for name in handle.columns])

@@ -1,0 +1,283 @@
+"""Where the bytes of pages come from: a map of the data file, or reads into a private buffer.
+
+Both answer the same two questions. `hold(pages)` makes many pages readable at once for the gather kernels and says
+how far each lies from its place in the file; `message(page)` gives one page as the bytes of an Arrow message, for as
+long as somebody refers to them. Both verify a page's checksum the first time it is touched, and never again while the
+relation is open.
+
+A map costs no private memory and nothing per read once it is warm. It has to fit into the address space, and in a
+container that counts mapped pages it competes with everything else. Reading costs a system call and a copy for each
+page, and exactly `disk_buffer_bytes` of memory, whatever is read.
+
+Pages are handed out in windows: what a call needs is split so that the pages of one window fit into the disk buffer,
+or, for a map with cold pages, into `COLD_WINDOW_BYTES`. This window and the next are announced to the operating
+system before this one is used, so that many reads are in flight, without threads. A map whose pages are all warm is
+one window.
+"""
+
+from __future__ import annotations
+
+import abc
+import errno
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.budget import MIB, format_bytes
+from semistream.errors import BudgetExceeded, RelationCorrupt
+from semistream.relation.checksum import WORD_BYTES, first_damaged
+from semistream.relation.gather_pages import OVERHANG_BYTES
+from semistream.relation.manifest import REBUILD
+from semistream.relation.page_cache import PageCache, announce, contiguous_runs
+from semistream.relation.page_index import NO_BUFFER, Int64s, PageIndex
+
+COLD_WINDOW_BYTES = 16 * MIB
+"""Some hundred reads in flight: enough for any device's queue, little enough for a small container's page cache."""
+
+_SAMPLED_PAGES = 16
+"""Pages looked at before a map is taken for warm; each costs about a microsecond."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Pages that are held together."""
+
+    pages: Int64s
+    """Their numbers, ascending."""
+    is_warm: bool = False
+    """All of them are verified and, as far as is known, in memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldPages:
+    """Bytes in which some pages can be read, viewed in every width a kernel needs."""
+
+    pages: Int64s
+    shifts: Int64s
+    """For each page, how far it stands behind its place in the file."""
+    u8: npt.NDArray[np.uint8]
+    i16: npt.NDArray[np.int16]
+    i32: npt.NDArray[np.int32]
+    i64: npt.NDArray[np.int64]
+
+    def starts(self, positions: Int64s, width_log2: int = 0) -> Int64s:
+        """Return where a buffer that every page has begins in each of these, in elements of 2^`width_log2` bytes.
+
+        `positions` are those of all pages in the file.
+        """
+        starts = positions[self.pages]
+        starts += self.shifts
+        starts >>= width_log2
+        return starts
+
+    def starts_if_any(self, positions: Int64s) -> Int64s:
+        """Return where a buffer begins in each of these pages, in bytes, or `NO_BUFFER` where the page has none."""
+        starts = positions[self.pages]
+        return np.where(starts == NO_BUFFER, NO_BUFFER, starts + self.shifts)
+
+    def message(self, slot: int, index: PageIndex) -> pa.Buffer:
+        """Return one of the pages as the bytes of an Arrow message; readable until the next `hold`."""
+        page = self.pages[slot]
+        return pa.py_buffer(self.u8).slice(int(index.offset[page] + self.shifts[slot]), int(index.length[page]))
+
+
+def _held(pages: Int64s, shifts: Int64s, content: npt.NDArray[np.uint8]) -> HeldPages:
+    whole = content[: len(content) // WORD_BYTES * WORD_BYTES]
+    return HeldPages(pages, shifts, content, whole.view(np.int16), whole.view(np.int32), whole.view(np.int64))
+
+
+class PageSource(abc.ABC):
+    """The pages of one open data file."""
+
+    def __init__(self, descriptor: int, path: Path, index: PageIndex) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._index = index
+        self._verified = np.zeros(len(index), np.bool_)
+        self._announced: Window | None = None
+
+    @abc.abstractmethod
+    def windows(self, pages: Int64s) -> list[Window]:
+        """Split ascending page numbers into groups that are held one at a time."""
+
+    @abc.abstractmethod
+    def hold(self, window: Window, ahead: Window | None) -> HeldPages:
+        """Make the pages of a window readable until the next `hold`; those `ahead` will be wanted next."""
+
+    @abc.abstractmethod
+    def message(self, page: int) -> pa.Buffer:
+        """Return one page as the bytes of an Arrow message."""
+
+    def _split_by_bytes(self, pages: Int64s, bytes_max: int) -> list[Window]:
+        until = np.cumsum(self._index.length[pages])
+        windows = []
+        begin = 0
+        while begin < len(pages):
+            before = int(until[begin - 1]) if begin else 0
+            end = max(begin + 1, int(np.searchsorted(until, before + bytes_max, side="right")))
+            windows.append(Window(pages[begin:end]))
+            begin = end
+        return windows
+
+    def _announce(self, pages: Int64s) -> None:
+        announce(self._descriptor, self._index.offset[pages], self._index.length[pages])
+
+    def _verify(self, held: HeldPages) -> None:
+        """Check the pages that were never checked before."""
+        new = np.flatnonzero(~self._verified[held.pages])
+        if len(new) == 0:
+            return
+        pages = held.pages[new]
+        starts = (self._index.offset[pages] + held.shifts[new]) // WORD_BYTES
+        damaged = first_damaged(held.i64, starts, self._index.length[pages] // WORD_BYTES, self._index.checksum[pages])
+        if damaged >= 0:
+            raise RelationCorrupt(
+                f"page {pages[damaged]} of {str(self._path)!r} is damaged",
+                given="bytes whose checksum is not the one in the index",
+                hint=f"copy the file again if it was copied, or {REBUILD}",
+            )
+        self._verified[pages] = True
+
+
+class MappedPages(PageSource):
+    """Pages read from a map of the whole data file."""
+
+    def __init__(self, descriptor: int, path: Path, index: PageIndex, data_bytes: int) -> None:
+        super().__init__(descriptor, path, index)
+        # The length was checked before: touching a map behind the end of its file ends the process.
+        self._map = mmap.mmap(descriptor, data_bytes, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+        if hasattr(mmap, "MADV_RANDOM"):
+            # A fault shall not read what stands around it: pages are announced as a whole.
+            self._map.madvise(mmap.MADV_RANDOM)
+        self._buffer = pa.py_buffer(self._map)
+        self._content = np.frombuffer(self._map, np.uint8)
+        self._page_cache = PageCache(descriptor, path, self._buffer.address)
+        self._scan_announced = range(-1, -1)
+
+    def windows(self, pages: Int64s) -> list[Window]:
+        """One window when everything is warm, small ones otherwise."""
+        if len(pages) and self._looks_warm(pages):
+            return [Window(pages, is_warm=True)]
+        return self._split_by_bytes(pages, COLD_WINDOW_BYTES)
+
+    def hold(self, window: Window, ahead: Window | None) -> HeldPages:
+        """Announce what is cold, and verify what was never verified."""
+        held = _held(window.pages, np.zeros(len(window.pages), np.int64), self._content)
+        if not window.is_warm:
+            if window is not self._announced:
+                self._announce_cold(window.pages)
+            if ahead is not None:
+                self._announce_cold(ahead.pages)
+            self._announced = ahead
+            self._verify(held)
+        return held
+
+    def message(self, page: int) -> pa.Buffer:
+        """The page's part of the map; nothing is copied."""
+        if page not in self._scan_announced:
+            # One page where a key is looked for, many where pages are read in order.
+            in_order = page == self._scan_announced.stop
+            end = page + (max(1, int(COLD_WINDOW_BYTES // self._index.length[page])) if in_order else 1)
+            self._scan_announced = range(page, min(end, len(self._index)))
+            self._announce(np.array(self._scan_announced, np.int64))
+        if not self._verified[page]:
+            self._verify(_held(np.array([page]), np.zeros(1, np.int64), self._content))
+        return self._buffer.slice(int(self._index.offset[page]), int(self._index.length[page]))
+
+    def _looks_warm(self, pages: Int64s) -> bool:
+        if not np.all(self._verified[pages]):
+            return False
+        sample = pages[:: -(-len(pages) // _SAMPLED_PAGES)]
+        return all(self._is_resident(page) for page in sample.tolist())
+
+    def _is_resident(self, page: int) -> bool:
+        return bool(self._page_cache.resident(int(self._index.offset[page]), int(self._index.length[page])))
+
+    def _announce_cold(self, pages: Int64s) -> None:
+        # Pages that were never verified will be read from end to end, so the question is not worth asking.
+        cold = [page for page in pages.tolist() if not (self._verified[page] and self._is_resident(page))]
+        self._announce(np.array(cold, np.int64))
+
+
+class ReadPages(PageSource):
+    """Pages read into a private buffer of a fixed size."""
+
+    def __init__(self, descriptor: int, path: Path, index: PageIndex, disk_buffer_bytes: int) -> None:
+        super().__init__(descriptor, path, index)
+        page_bytes_max = int(index.length.max(initial=0))
+        if disk_buffer_bytes < page_bytes_max:
+            raise BudgetExceeded(
+                "the disk buffer is smaller than the largest page",
+                given=format_bytes(disk_buffer_bytes),
+                allowed=f"at least {page_bytes_max} bytes",
+                hint="give the relation a larger disk buffer, or build it with smaller pages",
+            )
+        self._disk_buffer_bytes = disk_buffer_bytes
+        words = -(-disk_buffer_bytes // WORD_BYTES) + OVERHANG_BYTES // WORD_BYTES
+        self._content = np.zeros(words, np.int64).view(np.uint8)
+        self._held_now = _held(np.zeros(0, np.int64), np.zeros(0, np.int64), self._content)
+
+    def windows(self, pages: Int64s) -> list[Window]:
+        """As many pages as fit into the disk buffer."""
+        return self._split_by_bytes(pages, self._disk_buffer_bytes)
+
+    def hold(self, window: Window, ahead: Window | None) -> HeldPages:
+        """Read these pages, unless they are the ones in the buffer."""
+        pages = window.pages
+        if np.array_equal(pages, self._held_now.pages):
+            return self._held_now
+        lengths = self._index.length[pages]
+        places = np.cumsum(lengths) - lengths
+        shifts = places - self._index.offset[pages]
+        # Nobody may take half-read pages for held ones after an error.
+        self._held_now = _held(pages[:0], shifts[:0], self._content)
+        if window is not self._announced:
+            self._announce(pages)
+        if ahead is not None:
+            self._announce(ahead.pages)
+        self._announced = ahead
+        offsets = self._index.offset[pages]
+        for begin, end in contiguous_runs(offsets, lengths):
+            self._read(int(offsets[begin]), self._content[places[begin] : places[end - 1] + lengths[end - 1]])
+        held = _held(pages, shifts, self._content)
+        self._verify(held)
+        self._held_now = held
+        return held
+
+    def message(self, page: int) -> pa.Buffer:
+        """The page in memory of its own."""
+        offset, length = int(self._index.offset[page]), int(self._index.length[page])
+        words = np.empty(length // WORD_BYTES, np.int64)
+        self._read(offset, words.view(np.uint8))
+        self._verify(_held(np.array([page]), np.array([-offset]), words.view(np.uint8)))
+        return pa.py_buffer(words)
+
+    def _read(self, offset: int, target: npt.NDArray[np.uint8]) -> None:
+        done = 0
+        while done < len(target):
+            count = os.preadv(self._descriptor, [target[done:].data], offset + done)
+            if count == 0:
+                raise RelationCorrupt(
+                    f"{str(self._path)!r} has become shorter while it was read",
+                    given=f"it ends before byte {offset + len(target)}",
+                    hint=REBUILD,
+                )
+            done += count
+
+
+def open_pages(
+    access: str, descriptor: int, path: Path, index: PageIndex, data_bytes: int, disk_buffer_bytes: int
+) -> PageSource:
+    """Open the pages of a data file; a map that does not fit into the address space becomes reads."""
+    if access == "map":
+        try:
+            return MappedPages(descriptor, path, index, data_bytes)
+        except OSError as problem:
+            if problem.errno != errno.ENOMEM:
+                raise
+    return ReadPages(descriptor, path, index, disk_buffer_bytes)
