@@ -1,0 +1,116 @@
+"""A Spark of our own for the demo: two cores, no web page, no chatter.
+
+Spark greets its user with warnings that mean nothing to him (native libraries, host names, incubator modules). Some
+come from the JVM before any setting is read, so the JVM is started with its output in a file. If it does not start,
+the end of that file is what the user needs to see.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from semistream.errors import EnvironmentUnfit
+
+JAVA_ALLOWED = (17, 21, 25)
+"""What Spark 4.3 runs on."""
+
+JAVA_HINT = (
+    "install one, for example with `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`, "
+    "or set JAVA_HOME to one you have"
+)
+
+LOG_LINES_SHOWN = 5
+"""Lines of Spark's log in an error: the last ones hold the reason."""
+
+JVM_EXIT_SECONDS_MAX = 10.0
+"""The JVM ends when its standard input closes; waiting longer than this would hang a user who wants to leave."""
+
+
+@contextmanager
+def quiet_spark(log_path: Path, *, cores: int, settings: dict[str, str]) -> Iterator[SparkSession]:
+    """Start Spark with its output in `log_path`, and end its JVM when the block ends, however it ends."""
+    check_java()
+    conf = SparkConf(loadDefaults=False)
+    for name, value in {**_settings(cores), **settings}.items():
+        conf.set(name, value)
+    with log_path.open("ab") as log:
+        try:
+            gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            raise EnvironmentUnfit("Spark did not start", given=_last_lines(log_path), hint=JAVA_HINT) from error
+    try:
+        context = SparkContext(conf=conf, gateway=gateway)
+        try:
+            yield SparkSession(context)
+        finally:
+            context.stop()
+    finally:
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None  # otherwise the next session would call the dead JVM
+        _end(gateway.proc)
+
+
+def _settings(cores: int) -> dict[str, str]:
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.app.name": "semistream demo",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        # Everything stays on this machine; also spares a lookup of the host's name, which can be slow or fail.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        # The default of 200 is meant for clusters; here each would be a task of a few rows.
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.pyspark.python": sys.executable,
+        # Only the quick one of Java's two compilers. The thorough one pays after minutes; in a run of half a minute on
+        # two cores it took as much time as Spark itself.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    }
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(JVM_EXIT_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def check_java() -> None:
+    """Raise `EnvironmentUnfit` unless the Java that Spark would use is one that it can use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    allowed = "Java " + ", ".join(str(version) for version in JAVA_ALLOWED)
+    if shutil.which(java) is None:
+        raise EnvironmentUnfit(
+            "Spark needs Java and there is none", given=f"JAVA_HOME={home}" if home else "no java on the PATH",
+            allowed=allowed, hint=JAVA_HINT,
+        )  # fmt: skip
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    # Java 8 calls itself "1.8.0", later ones "17.0.15".
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    if match is None or int(match.group(1)) not in JAVA_ALLOWED:
+        given = (answer.splitlines() or ["no answer"])[0]
+        raise EnvironmentUnfit("this Java does not fit Spark", given=given, allowed=allowed, hint=JAVA_HINT)
+
+
+def _last_lines(path: Path) -> str:
+    lines = path.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+    return " / ".join(line.strip() for line in lines) or "no output"

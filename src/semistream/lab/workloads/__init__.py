@@ -1,0 +1,1 @@
+"""Seeded data for demos, tests and experiments: skewed keys, bursty arrivals, a retail shop."""
