@@ -529,6 +529,31 @@ def test_one_cold_key_is_one_read_and_not_one_for_each_column(tmp_path: Path, ac
     assert resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults_before <= 2
 
 
+def test_what_is_announced_covers_the_pages_in_pieces_the_system_accepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda _, offset, length, __: pieces.append((offset, length)), raising=False
+    )
+    monkeypatch.setattr(page_cache, "_CAN_ANNOUNCE", True)
+    monkeypatch.setattr(page_cache, "_read_ahead_bytes", lambda _: 16 * KIB)
+    path = tmp_path / "file"
+    path.touch()
+    descriptor = os.open(path, os.O_RDONLY)
+    offsets, lengths = np.array([1000, 41_000, 200_000]), np.array([40_000, 20_000, 5])
+    page_cache.Announcer(descriptor).announce(offsets, lengths)
+    os.close(descriptor)
+    covered = {byte for offset, length in pieces for byte in range(offset, offset + length)}
+    assert covered >= {byte for o, n in zip(offsets, lengths, strict=True) for byte in range(o, o + n)}
+    assert all(length <= 16 * KIB and offset % mmap.PAGESIZE == 0 for offset, length in pieces)
+    assert len(pieces) == 5
+
+
+def test_the_read_ahead_of_an_unknown_device_is_that_of_most() -> None:
+    assert page_cache._read_ahead_bytes(os.makedev(4000, 4000)) == 128 * KIB
+
+
 @ON_LINUX
 @pytest.mark.parametrize("access", ["map", "read"])
 def test_many_cold_keys_read_their_pages_once(tmp_path: Path, access: str) -> None:

@@ -32,6 +32,8 @@ def test_rows_without_a_partner_are_dropped_or_get_defaults() -> None:
     assert [row["n"] for row in dropped] == [10, 10, 20]
     filled = reference_join(SALES, PRODUCTS, ["sku"], ["id"], "default", {"name": "unknown"})
     assert [row["name"] for row in filled] == ["ant", "auk", None, "unknown", "unknown"]
+    left_null = reference_join(SALES, PRODUCTS, ["sku"], ["id"], "null", {"name": "unknown"})
+    assert [row["name"] for row in left_null] == ["ant", "auk", None, None, None]
 
 
 def test_a_null_is_equal_to_nothing_in_any_column_of_the_key() -> None:

@@ -17,13 +17,7 @@ What makes them fast on data that is not in the processor's cache:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from semistream.structures.compiled import (
     I64,
@@ -39,50 +33,10 @@ from semistream.structures.compiled import (
     Array,
     kernel,
 )
+from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, copy_32_bytes, fetch
 
 OVERHANG_BYTES = 32
 """How far kernels may read, and write, behind the bytes they are asked to copy."""
-
-_FETCH_AHEAD_ROWS = 16
-"""Rows between a line being asked for and being used: about one access to memory, at some 6 ns a row."""
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _copy_32_bytes(typing_context: Any, target: Any, target_at: Any, source: Any, source_at: Any) -> Any:
-    """Copy 32 bytes between byte arrays, from and to any position."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target_bytes, to, source_bytes, begin = arguments
-        chunk = ir.VectorType(ir.IntType(8), 32).as_pointer()
-        pointers = [
-            builder.bitcast(builder.gep(context.make_array(kind)(context, builder, value).data, [at]), chunk)
-            for kind, value, at in (
-                (signature.args[0], target_bytes, to),
-                (signature.args[2], source_bytes, begin),
-            )
-        ]
-        builder.store(builder.load(pointers[1], align=1), pointers[0], align=1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _fetch(typing_context: Any, array: Any, at: Any) -> Any:
-    """Ask for an element to be brought into the processor's cache; any position is allowed."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte_pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        prefetch = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte_pointer, word, word, word]), "llvm.prefetch.p0"
-        )
-        # For reading, wanted in every level of the cache, data rather than instructions.
-        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
-        builder.call(prefetch, [place, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
 
 
 @kernel(VOID(READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64))
@@ -101,8 +55,8 @@ def locate(
         guess = np.int64((np.float64(codes[i]) - low) / span * last) if span > 0 else 0
         rows[i] = min(max(guess, 0), last)
     for i in range(codes.size):
-        ahead = min(i + _FETCH_AHEAD_ROWS, codes.size - 1)
-        _fetch(words, starts[slots[ahead]] + rows[ahead])
+        ahead = min(i + FETCH_AHEAD_ROWS, codes.size - 1)
+        fetch(words, starts[slots[ahead]] + rows[ahead])
         begin = starts[slots[i]]
         count = row_counts[slots[i]]
         code = codes[i]
@@ -177,7 +131,7 @@ def gather_wide_values(source: Array, starts: Array, slots: Array, rows: Array, 
     for i in range(rows.size):
         begin = starts[slots[i]] + rows[i] * width
         for at in range(0, width, OVERHANG_BYTES):
-            _copy_32_bytes(target, i * width + at, source, begin + at)
+            copy_32_bytes(target, i * width + at, source, begin + at)
 
 
 @kernel(VOID(READ_U8, READ_I64, READ_I64, READ_I64, WRITE_U8))
@@ -200,8 +154,8 @@ def find_strings(
     total = np.int64(0)
     until[0] = 0
     for i in range(rows.size):
-        ahead = min(i + _FETCH_AHEAD_ROWS, rows.size - 1)
-        _fetch(offsets, offset_starts[slots[ahead]] + rows[ahead])
+        ahead = min(i + FETCH_AHEAD_ROWS, rows.size - 1)
+        fetch(offsets, offset_starts[slots[ahead]] + rows[ahead])
         at = offset_starts[slots[i]] + rows[i]
         begin = np.int64(offsets[at])
         total += np.int64(offsets[at + 1]) - begin
@@ -213,9 +167,9 @@ def find_strings(
 def copy_strings(source: Array, sources: Array, until: Array, target: Array) -> None:
     """Copy the strings that `find_strings` found one after another; see `OVERHANG_BYTES`."""
     for i in range(sources.size):
-        _fetch(source, sources[min(i + _FETCH_AHEAD_ROWS, sources.size - 1)])
+        fetch(source, sources[min(i + FETCH_AHEAD_ROWS, sources.size - 1)])
         at = until[i]
         begin = sources[i] - at
         while at < until[i + 1]:
-            _copy_32_bytes(target, at, source, begin + at)
+            copy_32_bytes(target, at, source, begin + at)
             at += OVERHANG_BYTES

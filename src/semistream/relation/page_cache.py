@@ -11,6 +11,7 @@ Where there is no `posix_fadvise`, nothing is announced and a cold page is read 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -21,6 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 _CAN_ANNOUNCE = hasattr(os, "posix_fadvise")
+_READ_AHEAD_BYTES_DEFAULT = 128 * 1024
+_ANNOUNCED_BYTES_MAX = 1024 * 1024
+"""One announcement is one request to the device; beyond this a larger one is not faster."""
 
 
 def _find_mincore() -> Callable[..., int] | None:
@@ -58,13 +62,38 @@ class PageCache:
         return bool(np.all(states & 1))
 
 
-def announce(descriptor: int, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-    """Say that these ranges of a file will be read soon; ranges that touch are announced as one."""
-    if not _CAN_ANNOUNCE:
-        return
-    for begin, end in contiguous_runs(offsets, lengths):
-        length = int(offsets[end - 1] + lengths[end - 1] - offsets[begin])
-        os.posix_fadvise(descriptor, int(offsets[begin]), length, os.POSIX_FADV_WILLNEED)
+class Announcer:
+    """Says which bytes of one file will be read soon.
+
+    Linux reads of one announcement no more than the read-ahead of the device and forgets the rest without a word, so
+    what is larger is announced in pieces.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._piece_bytes = min(_ANNOUNCED_BYTES_MAX, _read_ahead_bytes(os.fstat(descriptor).st_dev))
+
+    def announce(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+        """Announce ranges, given in ascending order; those that touch are announced as one."""
+        if not _CAN_ANNOUNCE:
+            return
+        for begin, end in contiguous_runs(offsets, lengths):
+            stop = int(offsets[end - 1] + lengths[end - 1])
+            # A piece that did not begin with a page of the system would touch one page more than is read.
+            aligned = int(offsets[begin]) // mmap.PAGESIZE * mmap.PAGESIZE
+            for offset in range(aligned, stop, self._piece_bytes):
+                length = min(self._piece_bytes, stop - offset)
+                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+
+
+def _read_ahead_bytes(device: int) -> int:
+    """Return how far the device's read-ahead goes; of a partition it is that of its disk."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for place in (f"class/bdi/{number}", f"dev/block/{number}/queue", f"dev/block/{number}/../queue"):
+        with contextlib.suppress(OSError, ValueError):
+            kib = int(Path("/sys", place, "read_ahead_kb").read_text())
+            return max(mmap.PAGESIZE, kib * 1024)
+    return _READ_AHEAD_BYTES_DEFAULT
 
 
 def contiguous_runs(offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -33,7 +33,7 @@ from semistream.errors import BudgetExceeded, RelationCorrupt
 from semistream.relation.checksum import WORD_BYTES, first_damaged
 from semistream.relation.gather_pages import OVERHANG_BYTES
 from semistream.relation.manifest import REBUILD
-from semistream.relation.page_cache import PageCache, announce, contiguous_runs
+from semistream.relation.page_cache import Announcer, PageCache, contiguous_runs
 from semistream.relation.page_index import NO_BUFFER, Int64s, PageIndex
 
 COLD_WINDOW_BYTES = 16 * MIB
@@ -99,6 +99,7 @@ class PageSource(abc.ABC):
         self._path = path
         self._index = index
         self._verified = np.zeros(len(index), np.bool_)
+        self._announcer = Announcer(descriptor)
         self._announced: Window | None = None
 
     @abc.abstractmethod
@@ -125,7 +126,7 @@ class PageSource(abc.ABC):
         return windows
 
     def _announce(self, pages: Int64s) -> None:
-        announce(self._descriptor, self._index.offset[pages], self._index.length[pages])
+        self._announcer.announce(self._index.offset[pages], self._index.length[pages])
 
     def _verify(self, held: HeldPages) -> None:
         """Check the pages that were never checked before."""

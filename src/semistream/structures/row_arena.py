@@ -7,7 +7,9 @@ together stay together.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -54,11 +56,14 @@ class RowArena:
     """Rows kept in one growing record batch of fixed capacity.
 
     The address space for the largest possible content is reserved at once; memory is used only as rows come in and is
-    returned to the system when `keep` drops them. `used_bytes` never passes `bytes_max`.
+    returned to the system when `keep` drops them. `used_bytes` never passes `bytes_max`, which is 2 GiB at most where
+    there are strings: their offsets have 32 bits.
     """
 
     def __init__(self, schema: pa.Schema, bytes_max: int) -> None:
         assert can_be_kept(schema), "an arena cannot hold nested columns"
+        if any(layout_of(field.type) is Layout.VARIABLE for field in schema):
+            bytes_max = min(bytes_max, OFFSET_MAX)
         self.schema = schema
         self.bytes_max = bytes_max
         self._row_bytes = fixed_bytes_per_row(schema)
@@ -99,13 +104,28 @@ class RowArena:
 
     def keep(self, rows: Rows) -> None:
         """Keep only these rows, ascending; they are numbered anew from 0."""
+        self.keep_parts([rows])
+
+    def keep_parts(self, parts: Iterable[Rows]) -> None:
+        """Keep only the rows of these parts, each ascending and behind the one before.
+
+        Moving takes some 40 bytes for each row of a part besides what is kept, so who has little memory gives small
+        parts.
+        """
+        kept = 0
         for column in self._columns:
-            column.keep(rows, self.row_count)
-        self.row_count = len(rows)
+            column.begin_keeping()
+        for rows in parts:
+            for column in self._columns:
+                column.move(rows, kept, self.row_count)
+            kept += len(rows)
+        for column in self._columns:
+            column.release_from(kept)
+        self.row_count = kept
 
     def clear(self) -> None:
         """Drop all rows."""
-        self.keep(np.zeros(0, np.int64))
+        self.keep_parts([])
 
 
 class _ArenaColumn:
@@ -120,7 +140,7 @@ class _ArenaColumn:
         self._validity = _Reserved(bits_bytes)
         self._offsets = _Reserved(4 * (rows_max + 1) if self.layout is Layout.VARIABLE else 4)
         if self.layout is Layout.VARIABLE:
-            self._data = _Reserved(min(heap_bytes_max, OFFSET_MAX))
+            self._data = _Reserved(heap_bytes_max)
         elif self.layout is Layout.BITS:
             self._data = _Reserved(bits_bytes)
         else:
@@ -141,6 +161,9 @@ class _ArenaColumn:
         if self.layout is Layout.VARIABLE:
             lengths = np.zeros(len(rows), np.int64)
             add_lengths(view.offsets, rows, lengths)
+            # Kernels check no bounds: this must be known before they write.
+            end = self.heap_used + int(lengths.sum())
+            assert end <= len(self._data.bytes), "more bytes than the arena has room for"
             offsets = self._offsets.bytes.view(np.int32)
             self.heap_used = offsets_from_lengths(lengths, offsets[int(places[0]) :], self.heap_used)
             copy_strings(view.offsets, view.data, rows, places, offsets, self._data.bytes)
@@ -149,28 +172,34 @@ class _ArenaColumn:
         else:
             self._copy(view, rows, places)
 
-    def keep(self, rows: Rows, row_count: int) -> None:
-        """Move these ascending rows to the front. A target never lies behind its source, so the move is in place."""
-        places = np.arange(len(rows), dtype=np.int64)
-        view = view_of(self.array(row_count), self.layout)
+    def begin_keeping(self) -> None:
+        """Prepare for `move`; strings are counted anew as they come."""
+        self.heap_used = 0
+
+    def move(self, rows: Rows, first_place: int, row_count: int) -> None:
+        """Move these ascending rows to a place before them: a target never lies behind its source."""
+        places = np.arange(first_place, first_place + len(rows), dtype=np.int64)
         if self._has_nulls:
             copy_bits(self._validity.bytes, 0, rows, places, self._validity.bytes)
         if self.layout is Layout.VARIABLE:
-            self._keep_strings(rows, places)
+            self._move_strings(rows, first_place)
         elif self.layout is Layout.BITS:
             copy_bits(self._data.bytes, 0, rows, places, self._data.bytes)
         else:
-            self._copy(view, rows, places)
-        self._release_tail(len(rows))
+            self._copy(view_of(self.array(row_count), self.layout), rows, places)
 
-    def _keep_strings(self, rows: Rows, places: Rows) -> None:
+    def _move_strings(self, rows: Rows, first_place: int) -> None:
         offsets = self._offsets.bytes.view(np.int32)
         lengths = np.zeros(len(rows), np.int64)
         add_lengths(offsets, rows, lengths)
-        kept = np.zeros(len(rows) + 1, np.int32)
-        self.heap_used = offsets_from_lengths(lengths, kept, 0)
-        copy_strings(offsets, self._data.bytes, rows, places, kept, self._data.bytes)
-        offsets[: len(kept)] = kept
+        moved = np.zeros(len(rows) + 1, np.int32)
+        moved[0] = self.heap_used
+        self.heap_used = offsets_from_lengths(lengths, moved, self.heap_used)
+        places = np.arange(len(rows), dtype=np.int64)
+        copy_strings(offsets, self._data.bytes, rows, places, moved, self._data.bytes)
+        # This overwrites no offset that is still needed: the next row begins behind the last place, or, as long as
+        # every row was kept, at it, and then its offset does not change.
+        offsets[first_place : first_place + len(moved)] = moved
 
     def _copy(self, view: ColumnView, rows: Rows, places: Rows) -> None:
         width = self.type.bit_width // 8
@@ -179,18 +208,23 @@ class _ArenaColumn:
     def _write_validity(self, view: ColumnView, rows: Rows, places: Rows) -> None:
         if view.validity is not None:
             if not self._has_nulls:
-                # The first null: everything before it was valid.
-                set_bits(np.arange(int(places[0]), dtype=np.int64), self._validity.bytes)
+                # The first null: everything before it was valid. Bits behind it are written as their rows come.
+                self._validity.bytes[: -(-int(places[0]) // 8)] = 0xFF
                 self._has_nulls = True
             copy_bits(view.validity, view.first_bit, rows, places, self._validity.bytes)
         elif self._has_nulls:
             set_bits(places, self._validity.bytes)
 
-    def _release_tail(self, row_count: int) -> None:
+    def release_from(self, row_count: int) -> None:
+        """Give back the memory behind the first `row_count` rows."""
+        bits_bytes = (row_count + 7) // 8
+        self._validity.release_from(bits_bytes)
         if self.layout is Layout.VARIABLE:
             self._offsets.release_from(4 * (row_count + 1))
             self._data.release_from(self.heap_used)
-        elif self.layout is Layout.FIXED:
+        elif self.layout is Layout.BITS:
+            self._data.release_from(bits_bytes)
+        else:
             self._data.release_from(row_count * self.type.bit_width // 8)
 
 
@@ -199,6 +233,10 @@ class _Reserved:
 
     def __init__(self, count_bytes: int) -> None:
         self._map = mmap.mmap(-1, max(count_bytes, 1) + 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            # Huge pages would take up to 2 MiB behind the last row of each column. A kernel may not know them.
+            with contextlib.suppress(OSError):
+                self._map.madvise(mmap.MADV_NOHUGEPAGE)
         whole: Bytes = np.frombuffer(self._map, np.uint8)
         self.bytes: Bytes = whole[: (count_bytes + 7) // 8 * 8]
 
