@@ -136,6 +136,25 @@ def test_the_demo_never_touches_a_directory_of_somebody_else(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_a_missing_java_is_said_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    text = mistake(run("demo", "--out", tmp_path / "demo"))
+    assert text.startswith("error: Spark needs Java and there is none; given: JAVA_HOME=")
+    assert "allowed: Java 17, 21, 25." in text
+    assert "hint: install one" in text
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_java_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    text = mistake(run("demo", "--out", tmp_path / "demo"))
+    assert text.startswith('error: this Java does not fit Spark; given: openjdk version "1.8.0_392"; allowed: Java 17')
+
+
 def test_a_second_demo_replaces_the_first_and_nothing_else(tmp_path: Path) -> None:
     for name in (MARKER, "mine.txt", "warehouse/old.parquet", "spark.log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

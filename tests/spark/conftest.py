@@ -1,8 +1,8 @@
-"""Spark for tests: one classic session and one Spark Connect session, and `session`, which is first one, then the other.
+"""Spark for tests: a classic session, a Spark Connect session, and `session`, which is first one and then the other.
 
-A process of PySpark is either classic or Connect: a variable of the environment decides which of the two every function
-of `pyspark.sql.functions` builds columns for. The fixture `session` sets it for each test, so that both live side by
-side. A classic session and a Connect server do not fit into one JVM; the server is therefore a process of its own.
+A process of PySpark is either classic or Connect: a variable of the environment decides for which of the two every
+function of `pyspark.sql.functions` builds columns. The fixture `session` sets it for each test, so that both can live
+side by side. A classic session and a Connect server do not fit into one JVM; the server is a process of its own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyspark
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+
+import semistream as ss
+from semistream.relation.handle import RelationHandle
 
 CONNECT_SWITCH = "SPARK_CONNECT_MODE_ENABLED"
 SERVER_START_SECONDS_MAX = 90
@@ -29,7 +32,7 @@ SETTINGS = {
     "spark.master": "local[2,4]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    "spark.log.level": "OFF",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
@@ -39,18 +42,19 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 
+Publish = Callable[..., RelationHandle]
+
 
 @pytest.fixture(scope="session")
 def classic_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark in a JVM of this process."""
+    """Spark in a JVM that belongs to this process."""
     folder = tmp_path_factory.mktemp("classic")
     builder = SparkSession.builder.appName("semistream tests")
     for name, value in {**SETTINGS, "spark.sql.warehouse.dir": str(folder)}.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    os.environ.pop(CONNECT_SWITCH, None)
-    session.stop()
+    spark = builder.getOrCreate()
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture(scope="session")
@@ -61,11 +65,12 @@ def connect_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkS
     server = _start_server(folder, port)
     try:
         _wait_for(port, server, folder / "log")
-        session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
-        yield session
-        session.stop()
-    finally:
+        spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
+        # Thrown by `create`; from here on each test throws it for itself.
         os.environ.pop(CONNECT_SWITCH, None)
+        yield spark
+        spark.stop()
+    finally:
         server.terminate()
         server.wait(30)
 
@@ -76,16 +81,46 @@ def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     spark: SparkSession = request.getfixturevalue(f"{request.param}_session")
     if request.param == "connect":
         monkeypatch.setenv(CONNECT_SWITCH, "1")
-    else:
-        monkeypatch.delenv(CONNECT_SWITCH, raising=False)
     return spark
 
 
 @pytest.fixture
-def classic(classic_session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """Classic Spark only, for what Spark Connect does not show."""
-    monkeypatch.delenv(CONNECT_SWITCH, raising=False)
-    return classic_session
+def publish(tmp_path: Path) -> Publish:
+    """A function that puts a table on disk as a version of a relation, and opens it."""
+
+    def build(
+        table: Any, key: str | Sequence[str], name: str = "products", columns: Sequence[str] | None = None
+    ) -> RelationHandle:
+        ss.build_relation(table, key=key, out=tmp_path / name)
+        return ss.relation(tmp_path / name, columns=columns)
+
+    return build
+
+
+@pytest.fixture
+def setting(session: SparkSession) -> Iterator[Callable[[str, str], None]]:
+    """A function that sets an option of the session for one test."""
+    before: dict[str, str | None] = {}
+
+    def set_option(name: str, value: str) -> None:
+        before.setdefault(name, session.conf.get(name))
+        session.conf.set(name, value)
+
+    yield set_option
+    for name, value in before.items():
+        session.conf.set(name, str(value))
+
+
+@pytest.fixture
+def products(publish: Publish) -> RelationHandle:
+    """Three products with a unique key."""
+    return publish(pa.table({"id": [1, 2, 3], "name": ["ant", "bee", "cat"], "price": [1.5, 2.5, 3.5]}), "id")
+
+
+@pytest.fixture
+def offers(publish: Publish) -> RelationHandle:
+    """Offers of products: two of the first, one of the second."""
+    return publish(pa.table({"id": [1, 1, 2], "shop": ["north", "south", "north"]}), "id", "offers")
 
 
 def _free_port() -> int:
@@ -107,7 +142,6 @@ def _start_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
         command += ["--conf", f"{name}={value}"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
-    environment.pop(CONNECT_SWITCH, None)
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
 

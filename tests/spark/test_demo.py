@@ -43,7 +43,7 @@ EXPECTED_TOP = """
            COALESCE(category, 'Unknown') AS category, SUM(quantity) AS units, SUM(quantity * unit_price) AS revenue
     FROM '{root}/stream/*.parquet' LEFT JOIN '{root}/sources/products.parquet' USING (product_id)
     GROUP BY month, product_key, product_name, category
-    QUALIFY ROW_NUMBER() OVER (PARTITION BY month ORDER BY SUM(quantity * unit_price) DESC, product_key NULLS FIRST) <= 2
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY month ORDER BY revenue DESC, product_key NULLS FIRST) <= 2
     ORDER BY month, revenue DESC, product_key NULLS FIRST
 """
 

@@ -22,7 +22,7 @@ from semistream.budget import format_bytes, parse_bytes
 from semistream.clock import Clock, RealClock
 from semistream.demo import warehouse
 from semistream.demo.display import Display, Silent, StreamView, thousands
-from semistream.demo.session import quiet_spark
+from semistream.demo.session import check_java, quiet_spark
 from semistream.demo.tally import METRICS, StreamTally
 from semistream.demo.warehouse import TopProduct
 from semistream.demo.workspace import Workspace
@@ -110,7 +110,8 @@ def run_demo(
 ) -> DemoResult:
     """Run the demo in a directory of its own and return what it counted.
 
-    Starts a Spark of its own and ends it, so it cannot run beside another Spark in the same process.
+    Starts a Spark of its own and ends it, so it cannot run beside another Spark in the same process, nor outside the
+    main thread.
 
     Args:
         rows: Sales in the stream.
@@ -137,6 +138,7 @@ class _Run:
     def whole(self, shop: Shop, rows: int) -> DemoResult:
         """Everything, from an empty directory to the answer."""
         started_s = self._clock.now_s()
+        check_java()  # now, rather than after half the work
         self._places.prepare()
         written = self._make_data(shop, rows)
         for master in MASTERS:

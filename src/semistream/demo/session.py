@@ -7,9 +7,11 @@ the end of that file is what the user needs to see.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,26 +43,67 @@ JVM_EXIT_SECONDS_MAX = 10.0
 
 @contextmanager
 def quiet_spark(log_path: Path, *, cores: int, settings: dict[str, str]) -> Iterator[SparkSession]:
-    """Start Spark with its output in `log_path`, and end its JVM when the block ends, however it ends."""
-    check_java()
+    """Start Spark with its output in `log_path`, and end its JVM when the block ends, however it ends.
+
+    To be used in the main thread, where signals are.
+    """
     conf = SparkConf(loadDefaults=False)
     for name, value in {**_settings(cores), **settings}.items():
         conf.set(name, value)
-    with log_path.open("ab") as log:
-        try:
-            gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-        except PySparkRuntimeError as error:
-            raise EnvironmentUnfit("Spark did not start", given=_last_lines(log_path), hint=JAVA_HINT) from error
+    gateway = _start_jvm(conf, log_path)
     try:
-        context = SparkContext(conf=conf, gateway=gateway)
-        try:
-            yield SparkSession(context)
-        finally:
-            context.stop()
+        with _plain_interrupts():
+            context = SparkContext(conf=conf, gateway=gateway)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                yield SparkSession(context)
+            finally:
+                context.stop()
     finally:
         gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None  # otherwise the next session would call the dead JVM
         _end(gateway.proc)
+
+
+def _start_jvm(conf: SparkConf, log_path: Path) -> Any:
+    """Start the JVM and return the way to it.
+
+    An interrupt waits until it is there: nobody else knows the process, and on its own it would not end.
+    """
+    interrupts: list[int] = []
+    handler_before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        with log_path.open("ab") as log:
+            gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        raise EnvironmentUnfit("Spark did not start", given=_last_lines(log_path), hint=JAVA_HINT) from error
+    finally:
+        signal.signal(signal.SIGINT, handler_before)
+    if interrupts:
+        _end(gateway.proc)
+        raise KeyboardInterrupt
+    return gateway
+
+
+@contextmanager
+def _plain_interrupts() -> Iterator[None]:
+    """Let Ctrl-C be a `KeyboardInterrupt` and no more.
+
+    Spark's own handler calls the JVM over a connection that is in use at that moment, and the library of that
+    connection logs every interrupt with a traceback. Must be entered before Spark installs its handler.
+    """
+    handler_before = signal.getsignal(signal.SIGINT)
+    connection_log = logging.getLogger()
+    connection_log.addFilter(_is_no_interrupt)
+    try:
+        yield
+    finally:
+        connection_log.removeFilter(_is_no_interrupt)
+        signal.signal(signal.SIGINT, handler_before)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
 def _settings(cores: int) -> dict[str, str]:

@@ -29,6 +29,9 @@ UNKNOWN_KEY = -1
 
 UNKNOWN_TEXT = "Unknown"
 
+AMOUNT = "decimal(8,2)"
+"""Money of one sale: a dozen of the dearest product is 12 000. Spark adds up to 8 digits as plain integers."""
+
 TABLES = ("sales_fact", "product_dim", "store_dim", "customer_dim", "date_dim")
 
 TOP_PRODUCTS_SQL = """
@@ -39,12 +42,13 @@ TOP_PRODUCTS_SQL = """
     ), ranked AS (
         SELECT *, ROW_NUMBER() OVER (PARTITION BY month ORDER BY revenue DESC, product_key) AS place FROM revenue
     )
-    SELECT month, place, product_name, category, units, revenue
+    SELECT /*+ BROADCAST(ranked) */ month, place, product_name, category, units, revenue
     FROM ranked JOIN product_dim USING (product_key)
     WHERE place <= {places}
     ORDER BY month, place
 """  # noqa: E501
-"""Top products by month. The product dimension is joined last, when a handful of rows is left."""
+"""Top products by month. The product dimension is joined last, when a handful of rows is left, and they go to it: by
+itself Spark would sort the dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,8 @@ def fact_rows(enriched: DataFrame) -> DataFrame:
         "customer_key",
         "quantity",
         "unit_price",
-        (F.col("quantity") * F.col("unit_price")).cast("decimal(14,2)").alias("revenue"),
-        (F.col("quantity") * F.col("unit_cost")).cast("decimal(14,2)").alias("cost"),
+        (F.col("quantity") * F.col("unit_price")).cast(AMOUNT).alias("revenue"),
+        (F.col("quantity") * F.col("unit_cost")).cast(AMOUNT).alias("cost"),
     )
 
 

@@ -82,8 +82,10 @@ class _ByPages:
             page = self._relation.page_for(int(codes[position]))
             if page.num_rows == 0:
                 return
-            yield page
             last = codes_of(page)[-1]
+            # A page that ends before the code says that it is absent; an earlier code may have brought that page.
+            if last >= codes[position]:
+                yield page
             position = max(position + 1, int(np.searchsorted(codes, last, side="right")))
 
 
@@ -141,8 +143,9 @@ class AccessPaths:
         return best
 
     def _measured(self, path: _Path, codes: Numbers) -> Iterator[pa.RecordBatch]:
-        spent_s = 0.0
-        batches = path.read(codes)
+        begun_s = self._clock.now_s()
+        batches = path.read(codes)  # Some stores do all their work here, others only when asked for a batch.
+        spent_s = self._clock.now_s() - begun_s
         while True:
             begun_s = self._clock.now_s()
             batch = next(batches, None)

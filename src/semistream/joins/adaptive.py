@@ -149,6 +149,7 @@ class AdaptiveJoin(SemiStreamJoin):
         self._cursor: PairCursor | None = None
         self._to_remember: list[_Offer] = []
         self._offered_bytes = 0
+        self._holds_all_read = True
         self._cut_codes: list[int] = []
 
     @property
@@ -214,15 +215,19 @@ class AdaptiveJoin(SemiStreamJoin):
                 self._hits = None
                 finished.append(self._hit_numbers)
 
-        # 2. Disk-probing: one batch that the relation returned, or what was left of it.
-        if self._hits is None and self._misses is not None and pairs_left > 0:
+        # 2. Disk-probing: what the relation returns, as long as all batches of this step are held anyway in order to
+        #    be remembered. Most steps end here, with one batch and the news that there is no other.
+        while self._hits is None and self._misses is not None and pairs_left > 0:
             if self._cursor is None:
+                if joined and not self._holds_all_read:
+                    break
                 self._cursor = self._next_batch(self._misses)
             if self._cursor is None:
                 finished.append(self._settle(self._misses))
                 self._misses = None
             else:
                 joined.append(self._cursor.next(pairs_left))
+                pairs_left -= len(joined[-1])
                 if self._cursor.left == 0:
                     self._cursor = None
 
@@ -267,7 +272,8 @@ class AdaptiveJoin(SemiStreamJoin):
         """Hold on to what was read as far as there is room; the rest is read again when it is wanted again."""
         batch_bytes = batch.nbytes
         self._read.hold(self._offered_bytes + batch_bytes)
-        if self._offered_bytes + batch_bytes <= self._batch_bytes:
+        self._holds_all_read = self._offered_bytes + batch_bytes <= self._batch_bytes
+        if self._holds_all_read:
             self._offered_bytes += batch_bytes
             self._to_remember.append(_Offer(batch, codes, first, count))
 
@@ -298,4 +304,5 @@ class AdaptiveJoin(SemiStreamJoin):
         self._to_remember.clear()
         self._cut_codes.clear()
         self._offered_bytes = 0
+        self._holds_all_read = True
         self._read.hold(0)

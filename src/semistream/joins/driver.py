@@ -35,6 +35,8 @@ from semistream.structures.gather import Part, gather
 OnMiss = Literal["null", "drop", "default", "error"]
 """What happens to a stream row whose key the relation lacks: nulls, leave it out, default values, stop."""
 
+_OUR_FAULT = "this is a defect of semistream; the task has failed and nothing of it was committed"
+
 ON_MISS: tuple[OnMiss, ...] = get_args(OnMiss)
 
 
@@ -55,7 +57,7 @@ class Balance:
                 given=f"in {self.rows_in}, matched {self.matched}, unmatched {self.unmatched}, "
                 f"null keys {self.null_keys}",
                 allowed="in = matched + unmatched + null keys",
-                hint="this is a defect of semistream; no output of this batch was committed",
+                hint=_OUR_FAULT,
             )
 
 
@@ -142,7 +144,8 @@ class JoinDriver:
         """Let the operator finish every row that waits; yield the rest of the output."""
         while self.join.waiting_rows:
             yield from self._put_out(self.join.step())
-        assert not self._pending, "nothing waits and yet a batch is not finished"
+        if self._pending:
+            raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=_OUR_FAULT)
         self._account.hold(0)
         self.balance.check()
 
@@ -249,25 +252,31 @@ class JoinDriver:
             parts = self._run_to_the_end(pending)
             # Admitting more rows ends the life of these pairs, so they are copied now unless they are the last.
             answered += parts if not len(rows) else self._copied(parts)
-        assert pending.left == 0, "a batch was answered and yet a row is not finished"
+        if pending.left:
+            raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=_OUR_FAULT)
         self._pending.clear()
         self.balance.check()
         return pending, answered
 
     def _run_to_the_end(self, pending: _Pending) -> list[Part]:
-        parts: list[Part] = []
+        answered: list[Part] = []
         while self.join.waiting_rows:
             step = self.join.step()
+            parts = []
             for joined in step.joined:
                 verified = self._verified(pending, joined)
                 places = verified.stream_rows - pending.first
                 pending.matched[places] = True
                 parts.append(Part(verified.relation, verified.relation_rows, places))
             self._settle(pending, step.finished)
-        return parts
+            # What comes next is read into the room that these rows take, so they are copied unless they are the last.
+            answered += self._copied(parts) if self.join.waiting_rows else parts
+        return answered
 
     def _copied(self, parts: Sequence[Part]) -> list[Part]:
         """The same parts, with their rows in one batch of their own."""
+        if not parts:
+            return []
         ends = np.cumsum([0, *(len(part.rows) for part in parts)])
         compact = [
             Part(part.batch, part.rows, np.arange(begin, end, dtype=np.int64))
@@ -275,7 +284,7 @@ class JoinDriver:
         ]
         columns = gather(compact, self._output.source, int(ends[-1]))
         self._account.take(sum(column.nbytes for column in columns))
-        places = np.concatenate([part.places for part in parts]) if parts else NO_NUMBERS
+        places = np.concatenate([part.places for part in parts])
         batch = pa.RecordBatch.from_arrays(columns, schema=self._output.source)
         return [Part(batch, np.arange(len(places), dtype=np.int64), places)]
 
@@ -309,10 +318,11 @@ class JoinDriver:
     def _settle(self, pending: _Pending, numbers: Numbers) -> Numbers:
         """Mark rows as finished and count them; return those that found no partner."""
         rows = numbers - pending.first
-        if pending.finished[rows].any():
-            raise BalanceBroken("a stream row was finished twice", hint="this is a defect of semistream")
         pending.finished[rows] = True
-        pending.left -= len(rows)
+        left = len(pending.finished) - int(np.count_nonzero(pending.finished))
+        if pending.left - left != len(rows):
+            raise BalanceBroken("a stream row was finished twice", hint=_OUR_FAULT)
+        pending.left = left
         unmatched = rows[~pending.matched[rows]]
         nulls = int(pending.null[unmatched].sum()) if pending.null is not None else 0
         self.balance.matched += len(rows) - len(unmatched)

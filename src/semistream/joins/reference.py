@@ -34,7 +34,8 @@ def reference_join(
     partners: dict[tuple[Any, ...], list[Row]] = {}
     for row in relation.to_pylist():
         partners.setdefault(tuple(row[name] for name in relation_key), []).append({n: row[n] for n in payload})
-    unmatched = {name: (defaults or {}).get(name) for name in payload}
+    filled_in = (defaults or {}) if on_miss == "default" else {}
+    unmatched = {name: filled_in.get(name) for name in payload}
     joined: list[Row] = []
     for row in stream.to_pylist():
         key = tuple(row[name] for name in stream_key)

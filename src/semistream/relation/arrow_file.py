@@ -16,6 +16,7 @@ Not for several threads at a time: open the relation once in each.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import weakref
@@ -82,7 +83,7 @@ class ArrowFileRelation:
         )
         self._file_schema = file_schema
         self.schema = _wanted_schema(file_schema, columns)
-        self.info = _info(directory, manifest, file_schema)
+        self.info = _info(directory, manifest, file_schema, self.schema.names)
         self.page_reads = 0
         """Pages touched so far; a page that two calls touch counts twice."""
         self._gatherer = RowGatherer(self.schema, file_schema, self._index)
@@ -276,7 +277,11 @@ def _wanted_schema(file_schema: pa.Schema, columns: Sequence[str] | None) -> pa.
     return pa.schema([file_schema.field(name) for name in (CODE_COLUMN, *columns)])
 
 
-def _info(directory: RelationDirectory, manifest: Manifest, file_schema: pa.Schema) -> RelationInfo:
+def _info(
+    directory: RelationDirectory, manifest: Manifest, file_schema: pa.Schema, columns_read: Sequence[str]
+) -> RelationInfo:
+    # The largest values of all columns need not stand in one row, and no row is larger than the largest.
+    largest_together = sum(manifest.column_bytes_max[name] for name in columns_read)
     return RelationInfo(
         name=directory.name,
         key=manifest.key,
@@ -285,8 +290,8 @@ def _info(directory: RelationDirectory, manifest: Manifest, file_schema: pa.Sche
         row_count=manifest.row_count,
         unique=manifest.unique,
         rows_per_code_max=manifest.rows_per_code_max,
-        row_bytes_mean=manifest.row_bytes_mean,
-        row_bytes_max=manifest.row_bytes_max,
+        row_bytes_mean=sum(manifest.column_bytes_mean[name] for name in columns_read),
+        row_bytes_max=min(manifest.row_bytes_max, math.ceil(largest_together)),
         page_count=manifest.page_count,
         page_bytes_max=manifest.page_bytes_max,
     )

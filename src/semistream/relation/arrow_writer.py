@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.clock import wall_time_s
@@ -30,7 +31,7 @@ from semistream.relation.checksum import WORD_BYTES, checksum_bytes, checksum_wo
 from semistream.relation.directory import StagedVersion
 from semistream.relation.manifest import Manifest
 from semistream.relation.page_index import NO_BUFFER, index_schema, int64_view, layout_of, write_index
-from semistream.relation.plain_layout import plain_batch, plain_schema, row_bytes
+from semistream.relation.plain_layout import plain_batch, plain_schema, row_bytes, row_bytes_by_column
 
 PAGE_BYTES = 128 * 1024
 """One read of the device: below it a read costs a seek whatever it brings, above it mostly rows nobody asked for."""
@@ -52,6 +53,8 @@ class WrittenFile:
     index_bytes: int
     index_checksum: int
     columns: dict[str, str]
+    column_bytes_mean: dict[str, float]
+    column_bytes_max: dict[str, float]
 
     def manifest(self, *, key: tuple[str, ...], unique: bool, null_key_rows: int, code_version: int) -> Manifest:
         """Return the manifest of the version, given what only the builder knows."""
@@ -73,6 +76,8 @@ class WrittenFile:
             index_checksum=self.index_checksum,
             created_at=datetime.fromtimestamp(int(wall_time_s()), UTC).isoformat(),
             columns=self.columns,
+            column_bytes_mean=self.column_bytes_mean,
+            column_bytes_max=self.column_bytes_max,
         )
 
 
@@ -97,8 +102,9 @@ class ArrowFileWriter:
         self._last_code: int | None = None
         self._row_count = 0
         self._rows_per_code_max = 0
-        self._row_bytes_sum = 0.0
         self._row_bytes_max = 0.0
+        self._column_bytes_sum = np.zeros(len(self.schema))
+        self._column_bytes_max = np.zeros(len(self.schema))
         self._page_bytes_max = 0
 
     def __enter__(self) -> Self:
@@ -120,8 +126,10 @@ class ArrowFileWriter:
         self._last_code = int(codes[-1])
         rows = plain_batch(rows, self.schema)
         self._waiting.append(rows)
-        sizes = row_bytes(rows)
-        self._row_bytes_sum += float(sizes.sum())
+        sizes_by_column = row_bytes_by_column(rows)
+        sizes = np.sum(sizes_by_column, axis=0)
+        self._column_bytes_sum += [column.sum() for column in sizes_by_column]
+        self._column_bytes_max = np.maximum(self._column_bytes_max, [column.max() for column in sizes_by_column])
         self._row_bytes_max = max(self._row_bytes_max, float(sizes.max()))
         self._waiting_bytes += float(sizes.sum())
         # While all waiting rows have one code there is no place to cut, and joining them again and again would be
@@ -145,7 +153,7 @@ class ArrowFileWriter:
             version=self._staged.version,
             row_count=self._row_count,
             rows_per_code_max=self._rows_per_code_max,
-            row_bytes_mean=self._row_bytes_sum / max(1, self._row_count),
+            row_bytes_mean=float(self._column_bytes_sum.sum()) / max(1, self._row_count),
             row_bytes_max=int(np.ceil(self._row_bytes_max)),
             page_count=len(self._index[0]),
             page_bytes_max=self._page_bytes_max,
@@ -154,7 +162,12 @@ class ArrowFileWriter:
             index_bytes=index_path.stat().st_size,
             index_checksum=checksum_bytes(np.memmap(index_path, np.uint8, "r")),
             columns={field.name: str(field.type) for field in self.schema if field.name != CODE_COLUMN},
+            column_bytes_mean=self._by_name(self._column_bytes_sum / max(1, self._row_count)),
+            column_bytes_max=self._by_name(self._column_bytes_max),
         )
+
+    def _by_name(self, values: npt.NDArray[np.float64]) -> dict[str, float]:
+        return dict(zip(self.schema.names, values.tolist(), strict=True))
 
     def _cut_pages(self) -> None:
         rows = pa.concat_batches(self._waiting)

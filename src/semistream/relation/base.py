@@ -47,9 +47,9 @@ class RelationInfo:
     rows_per_code_max: int
     """Most rows that share one code: 1 unless keys repeat or their hashes collide; 0 when empty."""
     row_bytes_mean: float
-    """Mean Arrow bytes of a row, all columns and the code included."""
+    """Mean Arrow bytes of a row as it is read: the code and the columns the relation was opened with."""
     row_bytes_max: int
-    """Arrow bytes of the largest row, all columns and the code included."""
+    """Arrow bytes that no row as it is read exceeds."""
     page_count: int
     """Pages, which are also the segments of a cyclic scan."""
     page_bytes_max: int

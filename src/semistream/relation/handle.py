@@ -111,7 +111,8 @@ def open_handle(
         stored.verify_all()
         _verified.add(place)
     _check_key(stored.info, key)
-    return RelationHandle(place[0], stored.info, _wanted(stored.info, columns))
+    wanted = _wanted(stored.info, columns)
+    return RelationHandle(place[0], ArrowFileRelation(directory, version, wanted).info, wanted)
 
 
 def _check_key(info: RelationInfo, key: str | Sequence[str] | None) -> None:
@@ -131,7 +132,8 @@ def _wanted(info: RelationInfo, columns: Sequence[str] | None) -> tuple[str, ...
     names: list[str] = info.schema.names
     if columns is None:
         return tuple(name for name in names if name not in info.key)
-    for column in columns:
+    wanted = (columns,) if isinstance(columns, str) else tuple(columns)
+    for column in wanted:
         if column not in names:
             raise ColumnNotFound(
                 f"relation {info.name!r} has no column {column!r}",
@@ -139,7 +141,7 @@ def _wanted(info: RelationInfo, columns: Sequence[str] | None) -> tuple[str, ...
                 allowed=", ".join(names),
                 hint=did_you_mean(column, names),
             )
-    return tuple(dict.fromkeys(columns))
+    return tuple(dict.fromkeys(wanted))
 
 
 def payload_schema(handle: RelationHandle) -> pa.Schema:

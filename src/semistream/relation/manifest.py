@@ -59,6 +59,10 @@ class Manifest:
     """When the version was written, UTC, ISO 8601."""
     columns: dict[str, str] = field(default_factory=dict)
     """The type of each column as text, for people."""
+    column_bytes_mean: dict[str, float] = field(default_factory=dict)
+    """Mean Arrow bytes of a value of each column."""
+    column_bytes_max: dict[str, float] = field(default_factory=dict)
+    """Arrow bytes of the largest value of each column."""
 
     def to_json(self) -> str:
         """Return the manifest as it stands in its file."""

@@ -57,7 +57,7 @@ class MemoryRelation:
         self.schema = self._rows.schema
         self.page_reads = 0
         """Pages touched so far."""
-        sizes = row_bytes(batch)
+        sizes = row_bytes(self._rows)
         runs = np.diff(_code_begins(self._codes), append=len(self._codes))
         page_bytes = np.add.reduceat(sizes, self._page_begins[:-1]) if len(sizes) else np.zeros(1)
         self.info = RelationInfo(

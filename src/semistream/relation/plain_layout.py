@@ -88,11 +88,17 @@ def _plain_column(column: pa.Array, field: pa.Field) -> pa.Array:
 def row_bytes(rows: pa.RecordBatch) -> RowBytes:
     """Return the Arrow bytes of each row: values, offsets and validity bits."""
     total = np.zeros(len(rows), np.float64)
-    for field, column in zip(rows.schema, rows.columns, strict=True):
-        total += column_row_bytes(column)
-        if field.nullable:
-            total += VALIDITY_BYTES
+    for column_bytes in row_bytes_by_column(rows):
+        total += column_bytes
     return total
+
+
+def row_bytes_by_column(rows: pa.RecordBatch) -> list[RowBytes]:
+    """Return the Arrow bytes of each value, validity bits included, for one column after the other."""
+    return [
+        column_row_bytes(column) + (VALIDITY_BYTES if field.nullable else 0)
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
 
 
 def column_row_bytes(column: pa.Array) -> RowBytes:

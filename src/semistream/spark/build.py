@@ -2,6 +2,10 @@
 
 A DataFrame may be larger than the memory of this process, so it is not collected: Spark writes it as Parquet into a
 folder beside the relation, which the builder then reads like any other source, and the folder is removed.
+
+Left to itself, Spark writes instants in an old form of Parquet that forgets that they are instants: they would come
+back as times without a zone, and no key of a stream would match them. While the folder is written, and only then, a
+setting of the session asks for the new form.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semistream.errors import InvalidOption
+from semistream.errors import ColumnNotFound, InvalidOption, did_you_mean
 from semistream.relation.build import BuildProgress, BuildReport, build_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_INSTANT_FORM = "spark.sql.parquet.outputTimestampType"
 
 
 def build_from_dataframe(
@@ -36,10 +42,34 @@ def build_from_dataframe(
             allowed="a batch DataFrame",
             hint="build it inside `foreachBatch`, once for each version",
         )
+    keys = [key] if isinstance(key, str) else list(key)
+    wanted = df.columns if columns is None else list(dict.fromkeys([*keys, *columns]))
+    _check_columns(df, [*keys, *wanted])
     target = Path(out).resolve()
     staging = target.parent / f".{target.name}-from-spark-{uuid.uuid4().hex}"
     try:
-        df.write.parquet(str(staging))
+        _write(df.select(*("`" + name.replace("`", "``") + "`" for name in wanted)), staging)
         return build_relation(staging, key=key, out=target, columns=columns, on_progress=on_progress, **options)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _check_columns(df: DataFrame, wanted: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in df.columns:
+            raise ColumnNotFound(
+                f"the DataFrame has no column {name!r}",
+                given=name,
+                allowed=", ".join(df.columns),
+                hint=did_you_mean(name, df.columns),
+            )
+
+
+def _write(df: DataFrame, folder: Path) -> None:
+    conf = df.sparkSession.conf
+    before = str(conf.get(_INSTANT_FORM))
+    conf.set(_INSTANT_FORM, "TIMESTAMP_MICROS")
+    try:
+        df.write.parquet(str(folder))
+    finally:
+        conf.set(_INSTANT_FORM, before)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from semistream.budget import parse_bytes
@@ -23,10 +24,21 @@ from semistream.relation.handle import Lookup, RelationHandle
 from semistream.spark import worker
 from semistream.spark.counts import CARRIES_ROW, observed
 from semistream.spark.environment import arrow_batch_rows, ensure_workers_can_import, worker_count
-from semistream.spark.plan import HIDDEN, EnrichPlan, LookupPlan, make_plan
+from semistream.spark.plan import (
+    HIDDEN,
+    EnrichPlan,
+    LookupPlan,
+    check_argument_count,
+    check_arguments,
+    make_plan,
+    metric_names,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_ColumnsBody = Callable[[Iterator[Any]], Iterator[pa.Array]]
+_RowsBody = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 MEMORY = "256MB"
 """What an enrichment may hold in each executor unless told otherwise."""
@@ -61,7 +73,8 @@ def enrich(
             `"default"` fills in `defaults`, `"error"` stops the query. A null key never has a partner.
         defaults: Values by output column for `on_miss="default"`.
         prefix: Put before the names of added columns, for a single relation.
-        name: Name of the metrics in `progress.observedMetrics`; by default made of the relations' names.
+        name: Name of the metrics in `progress.observedMetrics`; by default made of the relations' prefixes and
+            names. It must be the only one of its name in a query.
 
     Returns:
         `df` with the relations' columns, their keys left out. A row appears once for each partner.
@@ -74,18 +87,19 @@ def enrich(
     session = df.sparkSession
     plan = _planned(
         session,
-        to_arrow_schema(df.schema, timezone="UTC"),
+        _arrow_schema(df, lookups),
         lookups,
         memory=memory,
         algorithm=algorithm,
         on_miss=on_miss,
         defaults=defaults,
     )
-    label = name or "enrich_" + "_".join(lookup.relation.name for lookup in lookups)
+    lookup_names = metric_names(lookups)
+    label = name or "_".join(("enrich", *lookup_names))
     counted = df.observe(f"{label}_in", F.count(F.lit(1)).alias("rows_in"))
     joined = _by_answers(counted, plan) if plan.way == "answers" else _by_rows(counted, plan)
-    counts = F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col("counts")
-    seen = joined.observe(label, *observed(counts, [p.lookup.relation.name for p in plan.lookups], plan.workers))
+    counts = F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col(HIDDEN)
+    seen = joined.observe(label, *observed(counts, lookup_names, plan.workers))
     return _without_hidden(seen, df.columns, plan)
 
 
@@ -122,15 +136,26 @@ def lookup(
             allowed='"null", "default" or "error"',
             hint="filter on the struct being null, or use `enrich`",
         )
+    if on_miss == "default" and not relation.unique:
+        raise InvalidOption(
+            f"a lookup in relation {relation.name!r}, whose keys repeat, answers a key it lacks with an empty array",
+            given='on_miss="default"',
+            allowed='"null" or "error"',
+            hint="use `enrich`, or `coalesce` after `explode_outer`",
+        )
     session = _active_session()
-    binding = relation.on()
-    stream = pa.schema(list(zip(relation.key, relation.key_types, strict=True)))
-    plan = _planned(session, stream, [binding], memory=memory, algorithm=algorithm, on_miss=on_miss, defaults=defaults)
+    if columns:
+        check_argument_count(relation, len(columns))
+    arguments = _arguments_of(relation)
+    binding = relation.on(*arguments.names)
+    plan = _planned(
+        session, arguments, [binding], memory=memory, algorithm=algorithm, on_miss=on_miss, defaults=defaults
+    )
     struct = _struct_of(plan.lookups[0])
     if relation.unique:
-        function = _arrow_udf(worker.structs(plan), struct)
+        function = _arrow_udf(_checking(worker.structs(plan), relation), struct)
     else:
-        function = _arrow_udf(worker.lists(plan), ArrayType(struct))
+        function = _arrow_udf(_checking(worker.lists(plan), relation), ArrayType(struct))
     return function(*columns) if columns else function
 
 
@@ -161,6 +186,13 @@ def _as_lookups(
             given=f"{len(relation)} relations",
             hint='write [products.on("product_id", prefix="product_"), …]',
         )
+    for item in relation:
+        if not isinstance(item, RelationHandle | Lookup):
+            raise InvalidOption(
+                "there is something that is not a relation",
+                given=repr(relation),
+                allowed="what `semistream.relation` returns, or a list of such",
+            )
     return [item.on() if isinstance(item, RelationHandle) else item for item in relation]
 
 
@@ -182,12 +214,33 @@ def _planned(
 def _active_session() -> SparkSession:
     from pyspark.sql import SparkSession
 
-    session = SparkSession.getActiveSession()
-    if session is None:
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError as error:
         raise InvalidOption(
             "there is no active Spark session", given="none", allowed="a session created before `lookup` is called"
-        )
-    return session
+        ) from error
+
+
+def _arrow_schema(df: DataFrame, lookups: Sequence[Lookup]) -> pa.Schema:
+    """All columns, and the types of those that hold keys; others may be of types that Arrow does not have."""
+    keys = {column for lookup in lookups for column in lookup.on}
+    return pa.schema(
+        [
+            (field.name, to_arrow_type(field.dataType, timezone="UTC") if field.name in keys else pa.null())
+            for field in df.schema.fields
+        ]
+    )
+
+
+def _arguments_of(relation: RelationHandle) -> pa.Schema:
+    """The stream that a column function sees: its arguments, as wide as those of the key's family can be."""
+    return pa.schema(
+        [
+            (f"argument for {name}", pa.decimal128(38, key_type.scale) if pa.types.is_decimal(key_type) else key_type)
+            for name, key_type in zip(relation.key, relation.key_types, strict=True)
+        ]
+    )
 
 
 def _spark_type(data_type: pa.DataType) -> DataType:
@@ -203,7 +256,7 @@ def _struct_of(plan: LookupPlan) -> StructType:
     )
 
 
-_COUNTS = StructField("counts", ArrayType(LongType()), nullable=True)
+_COUNTS = ArrayType(LongType())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -213,21 +266,34 @@ _COUNTS = StructField("counts", ArrayType(LongType()), nullable=True)
 
 def _by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
     fields = [StructField(f"r{i}", _struct_of(p), nullable=True) for i, p in enumerate(plan.lookups)]
-    function = _arrow_udf(worker.answers(plan), StructType([*fields, _COUNTS]))
+    function = _arrow_udf(worker.answers(plan), StructType([*fields, StructField("counts", _COUNTS)]))
     keys = [_column(column) for p in plan.lookups for column in p.lookup.on]
     return df.withColumn(HIDDEN, function(*keys))
 
 
 def _by_rows(df: DataFrame, plan: EnrichPlan) -> DataFrame:
+    to_arrow_schema(df.schema)  # all columns cross; one that cannot is refused here, before the query starts
     added = [field for p in plan.lookups for field in _struct_of(p).fields]
     stream = [StructField(field.name, field.dataType, nullable=True) for field in df.schema.fields]
-    return df.mapInArrow(worker.rows(plan), StructType([*stream, *added, _COUNTS]))
+    result = StructType([*stream, *added, StructField(HIDDEN, _COUNTS)])
+    # `mapInArrow` reads names as expressions: a dot or a backtick would lead it astray, a plain name does not.
+    plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
+    return plain.mapInArrow(_with_names(worker.rows(plan), df.columns, result.names), result)
+
+
+def _with_names(body: _RowsBody, stream: Sequence[str], result: Sequence[str]) -> _RowsBody:
+    """The same function of batches, whose columns get the stream's names before and those of the result behind it."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        named = (batch.rename_columns(stream) for batch in batches)
+        return (batch.rename_columns(result) for batch in body(named))
+
+    return run
 
 
 def _without_hidden(df: DataFrame, stream_columns: Sequence[str], plan: EnrichPlan) -> DataFrame:
     if plan.way == "rows":
-        kept = df.where(F.coalesce(F.col("counts")[CARRIES_ROW], F.lit(1)) == 1)
-        return kept.drop("counts")
+        return df.where(F.coalesce(F.col(HIDDEN)[CARRIES_ROW], F.lit(1)) == 1).drop(HIDDEN)
     answer = F.col(HIDDEN)
     added = [answer[f"r{i}"][name].alias(name) for i, p in enumerate(plan.lookups) for name in p.lookup.output_names]
     if plan.lookups[0].on_miss == "drop":
@@ -241,7 +307,23 @@ def _column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _arrow_udf(body: Callable[[Iterator[Any]], Iterator[pa.Array]], result: DataType) -> Any:
+def _checking(body: _ColumnsBody, relation: RelationHandle) -> _ColumnsBody:
+    """The same function of batches, whose columns are first checked against the relation's key."""
+
+    def checked(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            check_arguments(relation, [batch.type] if isinstance(batch, pa.Array) else [c.type for c in batch])
+            yield batch
+
+    def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        return body(checked(batches))
+
+    run.__name__ = relation.name  # names the column where the user does not
+    return run
+
+
+def _arrow_udf(body: _ColumnsBody, result: DataType) -> Any:
     # Spark tells the kinds of Arrow UDF apart by their annotations, which must be types here and not strings.
     body.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
-    return F.arrow_udf(body, result)
+    # Public as `pyspark.sql.functions.arrow_udf`, which the type stubs forgot.
+    return F.arrow_udf(body, result)  # type: ignore[attr-defined]

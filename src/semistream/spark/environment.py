@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 _checked: set[str] = set()
 
+_UNFIT_SIGNS = (
+    "ModuleNotFoundError",  # it lacks this package, or one that Spark or this package needs
+    "ImportError",
+    "PYTHON_VERSION_MISMATCH",  # it is another Python than that of the script
+    "Cannot run program",  # there is no such interpreter
+    "pyspark.daemon",  # it is too old to start
+)
+"""What Spark's message contains when the interpreter of the workers does not fit."""
+
 
 def is_connect(session: SparkSession) -> bool:
     """Whether this session talks to a Spark Connect server."""
@@ -64,14 +73,21 @@ def _try_import(session: SparkSession) -> None:
     try:
         session.range(1).mapInArrow(import_here, session.range(1).schema).collect()
     except Exception as error:
-        if "semistream" not in str(error) and "cloudpickle" not in str(error):
+        reason = _worker_reason(str(error))
+        if reason is None:
             raise
         raise EnvironmentUnfit(
             "the Python workers of this Spark session cannot import semistream",
-            given=f"this script runs on {sys.executable}",
+            given=f"this script runs on {sys.executable}, a worker says: {reason}",
             hint=f"set PYSPARK_PYTHON={sys.executable} before the session (for Spark Connect: before its server) "
             "starts, or install semistream where the workers run",
         ) from error
+
+
+def _worker_reason(message: str) -> str | None:
+    """The line of Spark's message that tells what ails a Python worker; None when something else has failed."""
+    lines = (line.strip(" .") for line in message.splitlines())
+    return next((line for line in lines if any(sign in line for sign in _UNFIT_SIGNS)), None)
 
 
 def worker_count(session: SparkSession) -> int:

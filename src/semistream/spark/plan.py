@@ -12,7 +12,7 @@ Two ways lead through Python, and the plan says which:
 
 from __future__ import annotations
 
-import uuid
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,11 +28,11 @@ from semistream.errors import (
     check_choice,
     did_you_mean,
 )
-from semistream.joins.adaptive import OUTPUT_SHARE, READ_SHARE, least_memory_bytes
+from semistream.joins.adaptive import OUTPUT_SHARE, least_memory_bytes
 from semistream.joins.driver import ON_MISS, OnMiss
 from semistream.joins.registry import algorithm_named
 from semistream.keys import KeyCodec, check_same_family
-from semistream.relation.handle import Lookup, payload_schema
+from semistream.relation.handle import Lookup, RelationHandle, payload_schema
 
 HIDDEN = "__semistream"
 """Name of the column that carries answers and counts through Spark."""
@@ -107,9 +107,9 @@ def make_plan(
     chosen = algorithm_named(algorithm).name
     if not lookups:
         raise InvalidOption("there is nothing to enrich with", given="an empty list", allowed="one or more relations")
+    _check_names(stream, lookups)
     for lookup in lookups:
         _check_key(stream, lookup)
-    _check_names(stream, lookups)
     checked = _checked_defaults(lookups, on_miss, defaults)
     shares = _memory_shares(lookups, memory_bytes)
     plans = tuple(
@@ -119,7 +119,18 @@ def make_plan(
     for plan in plans:
         _check_memory(plan, memory_bytes, max(1, workers))
     way, reason = _choose_way(plans, memory_bytes // max(1, workers), batch_rows)
-    return EnrichPlan(uuid.uuid4().hex, plans, memory_bytes, workers, batch_rows, way, reason)
+    return EnrichPlan(_identity(plans, memory_bytes), plans, memory_bytes, workers, batch_rows, way, reason)
+
+
+def _identity(plans: Sequence[LookupPlan], memory_bytes: int) -> str:
+    """The same for the same enrichment, so that one that is planned again, as in `foreachBatch`, is warm at once."""
+    return hashlib.blake2b(repr((plans, memory_bytes)).encode(), digest_size=16).hexdigest()
+
+
+def metric_names(lookups: Sequence[Lookup]) -> list[str]:
+    """A name for the metrics of each lookup: its prefix and its relation's name, numbered if that is not enough."""
+    names = [lookup.prefix + lookup.relation.name for lookup in lookups]
+    return [name if names.count(name) == 1 else f"{name}_{i}" for i, name in enumerate(names, start=1)]
 
 
 def _check_key(stream: pa.Schema, lookup: Lookup) -> None:
@@ -132,26 +143,52 @@ def _check_key(stream: pa.Schema, lookup: Lookup) -> None:
                 hint=did_you_mean(column, stream.names) or f"`on` names the stream's columns for {lookup.relation.key}",
             )
     relation = lookup.relation
-    check_same_family(
-        {column: stream.field(column).type for column in lookup.on},
-        {column: relation.info.schema.field(column).type for column in relation.key},
-    )
+    for stream_column, key_column, key_type in zip(lookup.on, relation.key, relation.key_types, strict=True):
+        check_same_family({stream_column: stream.field(stream_column).type}, {key_column: key_type})
+
+
+def check_argument_count(relation: RelationHandle, given: int) -> None:
+    """Refuse a number of arguments of a `lookup` other than that of key columns."""
+    if given != len(relation.key):
+        raise InvalidOption(
+            f"relation {relation.name!r} has a key of {len(relation.key)} columns",
+            given=f"a lookup with {given} columns",
+            allowed=f"one for each of {', '.join(relation.key)}",
+        )
+
+
+def check_arguments(relation: RelationHandle, given: Sequence[pa.DataType]) -> None:
+    """Refuse arguments of a `lookup` that cannot be compared with the relation's key.
+
+    Unlike the columns of a stream, the arguments of a column function are not known before it runs.
+    """
+    check_argument_count(relation, len(given))
+    for i, (given_type, key_column, key_type) in enumerate(zip(given, relation.key, relation.key_types, strict=True)):
+        check_same_family({f"argument {i + 1}": given_type}, {key_column: key_type})
 
 
 def _check_names(stream: pa.Schema, lookups: Sequence[Lookup]) -> None:
-    owner = dict.fromkeys(stream.names, "the stream")
-    if HIDDEN in owner:
-        raise ColumnCollision(f"the stream has a column {HIDDEN!r}, a name that is used inside", given=HIDDEN)
+    """Refuse names that a user could not tell apart; like Spark, without regard to case."""
+    for name in stream.names:
+        if name.lower() == HIDDEN:
+            raise ColumnCollision(f"the stream has a column {name!r}, a name that is used inside", given=name)
+        if stream.names.count(name) > 1:
+            raise ColumnCollision(
+                f"the stream has several columns {name!r}",
+                given=", ".join(stream.names),
+                hint="give each a name of its own, for example with `toDF`",
+            )
+    taken = {name.lower(): f"{name!r} of the stream" for name in stream.names} | {HIDDEN: "a name that is used inside"}
     for lookup in lookups:
         for name in lookup.output_names:
-            if name in owner:
+            if name.lower() in taken:
                 raise ColumnCollision(
-                    f"the column {name!r} of relation {lookup.relation.name!r} is also a column of {owner[name]}",
+                    f"the column {name!r} of relation {lookup.relation.name!r} collides with {taken[name.lower()]}",
                     given=name,
                     hint=f"give one of them another name, for example "
                     f"with prefix={lookup.relation.name + '_'!r}, or select other columns of the relation",
                 )
-            owner[name] = f"relation {lookup.relation.name!r}"
+            taken[name.lower()] = f"{name!r} of relation {lookup.relation.name!r}"
 
 
 def _checked_defaults(lookups: Sequence[Lookup], on_miss: str, defaults: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -180,13 +217,22 @@ def _checked_defaults(lookups: Sequence[Lookup], on_miss: str, defaults: Mapping
                 allowed=", ".join(types),
                 hint=did_you_mean(name, types),
             )
-        try:
-            pa.scalar(value, types[name])
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        if not _can_be(value, types[name]):
             raise InvalidOption(
                 f"the default for {name!r} has the wrong type", given=repr(value), allowed=str(types[name])
-            ) from error
+            )
     return dict(defaults)
+
+
+def _can_be(value: Any, data_type: pa.DataType) -> bool:
+    """Whether a column of this type can hold the value as it is."""
+    try:
+        held = pa.scalar(value, data_type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return False
+    # Arrow cuts 1.5 to an integer, takes numbers for times and a time without a zone for one in UTC.
+    rounds = pa.types.is_integer(data_type) or pa.types.is_temporal(data_type)
+    return not rounds or bool(held.as_py() == value)
 
 
 def _memory_shares(lookups: Sequence[Lookup], memory_bytes: int) -> list[float]:
@@ -196,9 +242,9 @@ def _memory_shares(lookups: Sequence[Lookup], memory_bytes: int) -> list[float]:
     left, open_lookups = 1.0, sorted(range(len(lookups)), key=lambda i: needs[i])
     while open_lookups:
         smallest = open_lookups.pop(0)
-        # Even the smallest table gets an eighth of an equal part: its batches and output need memory, too.
+        # Even the smallest table gets a quarter of an equal part: its batches and output need memory, too.
         equal = left / (len(open_lookups) + 1)
-        shares[smallest] = min(equal, max(equal / 8, needs[smallest] / memory_bytes)) if open_lookups else left
+        shares[smallest] = min(equal, max(equal / 4, needs[smallest] / memory_bytes)) if open_lookups else left
         left -= shares[smallest]
     return shares
 
@@ -222,7 +268,8 @@ def _choose_way(plans: Sequence[LookupPlan], worker_bytes: int, batch_rows: int)
         info = plan.lookup.relation.info
         if not info.unique:
             return "rows", f"keys of {info.name!r} repeat, so a row can have several partners"
-        room = int(worker_bytes * plan.memory_share * min(READ_SHARE, OUTPUT_SHARE))
+        # Answers are put together from pieces where they do not come in one, so there must be room for them twice.
+        room = int(worker_bytes * plan.memory_share * OUTPUT_SHARE) // 2
         if batch_rows <= 0 or batch_rows * info.row_bytes_max > room:
             return "rows", (
                 f"the answer to an Arrow batch of {batch_rows} rows could need "

@@ -178,8 +178,8 @@ class _Served:
         for i, lookup in enumerate(self._lookups):
             for batch in lookup.driver.drain():
                 yield from map(self._with_counts, self._through(i + 1, batch))
-        if self._rows_in:
-            yield self._counts_alone(schema)
+        # The last rows may be finished without output, so there may be counts that no row has carried.
+        yield self._counts_alone(schema)
 
     def _through(self, i: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if i == len(self._lookups):
