@@ -38,7 +38,8 @@ class SemistreamError(Exception):
             parts.append(f"allowed: {self.allowed}")
         message = "; ".join(parts) + "."
         if self.hint is not None:
-            message += f"\nHint: {self.hint.rstrip('.')}."
+            end = "" if self.hint.endswith(("?", ".")) else "."
+            message += f"\nHint: {self.hint}{end}"
         return message
 
     def __reduce__(self) -> tuple[object, ...]:

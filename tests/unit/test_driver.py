@@ -13,14 +13,15 @@ import pytest
 from semistream.budget import MemoryBudget
 from semistream.clock import VirtualClock
 from semistream.errors import BalanceBroken, UnmatchedKey
-from semistream.joins.base import NO_NUMBERS, Joined, Numbers, SemiStreamJoin, StepOutput, StreamRows
-from semistream.joins.driver import ON_MISS, Balance, JoinDriver, OutputColumns
-from semistream.joins.matching import PairCursor, codes_of, ranges_of
+from semistream.joins.balance import Balance
+from semistream.joins.base import Numbers, SemiStreamJoin
+from semistream.joins.driver import ON_MISS, JoinDriver, OutputColumns
 from semistream.joins.reference import reference_join
 from semistream.joins.registry import ALGORITHMS
 from semistream.keys import KeyCodec, KeyCodes
 from semistream.relation.base import CODE_COLUMN
 from semistream.relation.memory import MemoryRelation
+from tests.support.operators import FaultyJoin, WaitingJoin
 from tests.support.oracle import assert_same_rows
 from tests.support.running import make_driver, run_join
 
@@ -249,9 +250,9 @@ def test_group_answers_each_row_with_all_its_partners(algorithm: str, rows_per_s
 
 @pytest.mark.parametrize("memory_bytes", [64 << 10, 256 << 10, 4 * MIB])
 def test_pieces_of_output_stay_within_what_the_operator_leaves_free(algorithm: str, memory_bytes: int) -> None:
-    # One hot key with many partners: far more output than any of the budgets.
-    table = pa.table({"id": [1] * 300 + [2], "text": ["x" * 50] * 300 + ["y"], "v": range(301)})
-    stream = pa.table({"sku": [1, 2, 1, 3] * 50, "note": ["n" * 20] * 200, "row": range(200)})
+    # One hot key with many large partners: far more output than any of the budgets.
+    table = pa.table({"id": [1] * 300 + [2], "text": ["x" * 700] * 300 + ["y"], "v": range(301)})
+    stream = pa.table({"sku": [1, 2, 1, 3] * 20, "note": ["n" * 20] * 80, "row": range(80)})
     relation = MemoryRelation.from_table(table, ["id"])
     driver, budget = make_driver(relation, stream.schema, ["sku"], algorithm=algorithm, memory_bytes=memory_bytes)
     rows = 0
@@ -261,7 +262,7 @@ def test_pieces_of_output_stay_within_what_the_operator_leaves_free(algorithm: s
             assert piece.nbytes <= driver.join.output_bytes_max + 8 * piece.num_columns
             rows += len(piece)
     rows += sum(len(piece) for piece in driver.drain())
-    assert rows == 100 * 300 + 50 + 50
+    assert rows == 40 * 300 + 20 + 20
     assert budget.peak_bytes <= budget.limit_bytes
     assert budget.used_by_account()["output"] == 0
 
@@ -276,42 +277,6 @@ def test_a_row_larger_than_a_piece_still_goes_out_alone() -> None:
 
 
 # Rows that wait ------------------------------------------------------------------------------------------------------
-
-
-class WaitingJoin(SemiStreamJoin):
-    """A toy: rows wait for some steps, the youngest is answered first, and one step before it is finished."""
-
-    output_bytes_max = MIB
-
-    def __init__(self, master: pa.RecordBatch, capacity: int, patience: int) -> None:
-        super().__init__()
-        self._master = master
-        self._capacity = capacity
-        self._patience = patience
-        self._waiting: list[tuple[int, int]] = []
-        self._answered: list[int] = []
-        self._steps = 0
-
-    @property
-    def waiting_rows(self) -> int:
-        return len(self._waiting) + len(self._answered)
-
-    def admit(self, rows: StreamRows) -> int:
-        taken = rows.first(self._capacity - self.waiting_rows)
-        self._waiting += zip(taken.numbers.tolist(), taken.codes.tolist(), strict=True)
-        return len(taken)
-
-    def step(self) -> StepOutput:
-        self._steps += 1
-        finished = np.array(self._answered, np.int64)
-        self._answered = []
-        full = self.waiting_rows == self._capacity
-        if not self._waiting or (self._steps % self._patience and not full):
-            return StepOutput((), finished)
-        number, code = self._waiting.pop()
-        self._answered = [number]
-        first, count = ranges_of(np.array([code]), codes_of(self._master))
-        return StepOutput((PairCursor(self._master, np.array([number]), first, count).next(1000),), finished)
 
 
 def waiting_driver(
@@ -371,37 +336,6 @@ def test_rows_that_wait_are_answered_within_one_call_of_align() -> None:
 
 
 # The balance ---------------------------------------------------------------------------------------------------------
-
-
-class FaultyJoin(SemiStreamJoin):
-    """Answers everything in one step per row, and then changes what it says of the rows it has finished."""
-
-    output_bytes_max = MIB
-
-    def __init__(self, master: pa.RecordBatch, fault: Callable[[Numbers, int], Numbers]) -> None:
-        super().__init__()
-        self._master = master
-        self._rows = StreamRows(NO_NUMBERS, NO_NUMBERS)
-        self._fault = fault
-        self._steps = 0
-
-    @property
-    def waiting_rows(self) -> int:
-        return len(self._rows)
-
-    def admit(self, rows: StreamRows) -> int:
-        self._rows = StreamRows(
-            np.concatenate([self._rows.numbers, rows.numbers]), np.concatenate([self._rows.codes, rows.codes])
-        )
-        return len(rows)
-
-    def step(self) -> StepOutput:
-        done, rest = self._rows.first(2), StreamRows(self._rows.numbers[2:], self._rows.codes[2:])
-        self._rows = rest
-        self._steps += 1
-        first, count = ranges_of(done.codes, codes_of(self._master))
-        joined: Joined = PairCursor(self._master, done.numbers, first, count).next(1000)
-        return StepOutput((joined,), self._fault(done.numbers, self._steps))
 
 
 FAULTS: dict[str, Callable[[Numbers, int], Numbers]] = {

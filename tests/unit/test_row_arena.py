@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.structures.columns import OFFSET_MAX
-from semistream.structures.row_arena import RowArena, can_be_kept, fixed_bytes_per_row
+from semistream.structures.row_arena import RowArena, can_be_kept, fixed_bytes_per_row, page_slack_bytes
 from tests.support.relations import random_codes, rows_of_every_type
 
 KEPT_COLUMNS = ["__code", "int8", "uint16", "float", "double", "flag", "whole flag", "day", "decimal", "text", "bytes"]
@@ -70,7 +70,8 @@ def test_any_sequence_of_appends_and_keeps_is_that_of_a_list(seed: int) -> None:
                 model += [values[row] for row in rows]
         elif action == "keep":
             kept = np.flatnonzero(rng.random(len(model)) < rng.choice([0.0, 0.5, 0.95, 1.0]))
-            arena.keep(kept)
+            # In one go, or in several parts, some of them empty.
+            arena.keep_parts(np.split(kept, np.sort(rng.integers(0, len(kept) + 1, rng.integers(0, 4)))))
             model = [model[row] for row in kept]
         else:
             arena.clear()
@@ -88,6 +89,7 @@ def test_the_first_null_may_come_late_and_the_last_one_may_leave() -> None:
     arena.append(holed, ints(0, 1))
     assert arena.batch.column("n").to_pylist() == [1, 2, 3, None, 5]
     arena.keep(ints(0, 2, 4))
+    assert arena.batch.column("n").to_pylist() == [1, 3, 5]
     arena.append(whole, ints(1, 1, 1))
     assert arena.batch.column("t").to_pylist() == ["a", "c", "e", "b", "b", "b"]
     assert arena.batch.column("f").to_pylist() == [True, True, False, False, False, False]
@@ -140,18 +142,20 @@ def test_what_rows_would_take_is_known_before_they_are_appended() -> None:
 def test_memory_is_used_as_rows_come_and_given_back_when_they_leave() -> None:
     schema = pa.schema([("n", pa.int64()), ("t", pa.string())])
     count = 20_000
-    batch = pa.record_batch({"n": np.arange(count), "t": [f"{i:0100}" for i in range(count)]})
+    # A null in the last row, so that validity takes memory as well.
+    numbers = pa.array(np.arange(count), mask=np.arange(count) == count - 1)
+    batch = pa.record_batch({"n": numbers, "t": [f"{i:0100}" for i in range(count)]})
     arena = RowArena(schema, 8 << 20)
-    buffers = [part.bytes for column in arena._columns for part in (column._data, column._offsets)]
+    buffers = [part.bytes for c in arena._columns for part in (c._data, c._offsets, c._validity)]
 
     def resident() -> int:
         return sum(resident_bytes(buffer) for buffer in buffers)
 
-    slack = mmap.PAGESIZE * len(buffers)
+    slack = page_slack_bytes(schema)
     assert resident() <= slack, "an empty arena holds memory"
     arena.append(batch, all_rows(batch))
     assert arena.used_bytes * 0.95 <= resident() <= arena.used_bytes + slack
-    arena.keep(np.arange(0, count, 4))
+    arena.keep_parts(np.split(np.arange(0, count, 4), 10))
     assert arena.used_bytes * 0.95 <= resident() <= arena.used_bytes + slack
     assert arena.batch.column("n").to_pylist() == list(range(0, count, 4))
     assert arena.batch.column("t")[1].as_py() == f"{4:0100}"

@@ -4,8 +4,8 @@ A relation can be asked for a batch of keys, for the page of each key, or for ev
 the store, on the device and on how many keys are missing at once, so nothing is assumed: each path is a number of
 *reads* for the keys at hand times the seconds one of its reads has taken so far.
 
-A path without a price is tried once, but only if it could win: no store delivers bytes faster than memory does, so a
-path that would have to move too many of them is never tried. Prices change (a page cache warms up, a disk gets busy),
+A path without a price is tried once, but only if it could win: a page, which holds at least the rows of one key, is
+not read faster than a key, and no store delivers bytes faster than memory does. Prices change (a page cache warms up, a disk gets busy),
 so a path that lost is tried again when that would cost no more than a hundredth of what was spent since.
 """
 
@@ -24,6 +24,9 @@ from semistream.relation.base import CyclicScan, KeyBatch, PageByKey, RelationIn
 
 LEARNING_RATE = 0.2
 """Weight of the newest measurement: five reads make an old price irrelevant, one outlier does not."""
+
+COLD_READS = 1
+"""Reads of a path whose price says nothing about the next."""
 
 TRIAL_SHARE = 0.01
 """What may be spent on trying paths that lost, as a share of all that is spent on reading."""
@@ -116,6 +119,7 @@ class AccessPaths:
             if isinstance(relation, CyclicScan):
                 self._paths.append(_ByScan(relation))
         self._read_s: dict[str, float] = {}
+        self._times_read: dict[str, int] = {}
         self._spent_s = 0.0
         self._trials_s = 0.0
         self.last_path = ""
@@ -128,14 +132,16 @@ class AccessPaths:
         return self._measured(path, codes)
 
     def _choose(self, key_count: int) -> _Path:
+        by_keys = self._paths[0]
+        if self._times_read.get(by_keys.name, 0) <= COLD_READS:
+            return by_keys
         priced = [path for path in self._paths if path.name in self._read_s]
-        if not priced:
-            return self._paths[0]
         cost_s = {path.name: path.reads_for(key_count) * self._read_s[path.name] for path in priced}
         best = min(priced, key=lambda path: cost_s[path.name])
         for path in self._paths:
             if path.name not in cost_s:
-                if path.reads_for(key_count) * path.read_bytes / BYTES_PER_S_MAX < cost_s[best.name]:
+                reads = path.reads_for(key_count)
+                if reads < key_count and reads * path.read_bytes / BYTES_PER_S_MAX < cost_s[best.name]:
                     return path
             elif path is not best and self._trials_s + cost_s[path.name] < TRIAL_SHARE * self._spent_s:
                 self._trials_s += cost_s[path.name]
@@ -143,20 +149,19 @@ class AccessPaths:
         return best
 
     def _measured(self, path: _Path, codes: Numbers) -> Iterator[pa.RecordBatch]:
+        # What is done with the batches counts, too: many small ones are more work than a large one.
         begun_s = self._clock.now_s()
-        batches = path.read(codes)  # Some stores do all their work here, others only when asked for a batch.
+        yield from path.read(codes)
         spent_s = self._clock.now_s() - begun_s
-        while True:
-            begun_s = self._clock.now_s()
-            batch = next(batches, None)
-            spent_s += self._clock.now_s() - begun_s
-            if batch is None:
-                break
-            yield batch
         self._spent_s += spent_s
-        price_s = spent_s / max(1.0, path.reads_for(len(codes)))
+        self._learn(path, spent_s / max(1.0, path.reads_for(len(codes))))
+
+    def _learn(self, path: _Path, price_s: float) -> None:
+        times = self._times_read[path.name] = self._times_read.get(path.name, 0) + 1
+        # The first read of a path finds cold caches and unread checksums; its price is replaced, not averaged.
+        rate = LEARNING_RATE if times > COLD_READS + 1 else 1.0
         known_s = self._read_s.get(path.name, price_s)
-        self._read_s[path.name] = known_s + LEARNING_RATE * (price_s - known_s)
+        self._read_s[path.name] = known_s + rate * (price_s - known_s)
 
 
 def _page_bytes_mean(info: RelationInfo) -> float:

@@ -28,15 +28,25 @@ from semistream.clock import Clock
 from semistream.errors import BudgetExceeded
 from semistream.joins.access_paths import AccessPaths
 from semistream.joins.base import NO_NUMBERS, Joined, Numbers, SemiStreamJoin, StepOutput, StreamRows
-from semistream.joins.matching import PAIR_BYTES, PairCursor, codes_of, ranges_of
+from semistream.joins.driver import ANSWER_COPIES, ANSWERED_ROW_BYTES
+from semistream.joins.matching import (
+    PAIR_BYTES,
+    PairCursor,
+    batch_bytes_within,
+    codes_of,
+    ranges_of,
+    read_scratch_bytes,
+)
 from semistream.joins.remembered import RememberedRows
 from semistream.relation.base import KeyBatch
 from semistream.structures.code_set import CODES_MIN, CodeSet
 from semistream.structures.distinct import distinct
 from semistream.structures.frequency import FrequencySketch
+from semistream.structures.row_arena import fixed_bytes_per_row, page_slack_bytes
 
-WORK_BYTES_PER_ROW = 160
-"""Arrays of a step per stream row: numbers, codes, what probing found, distinct codes and their inverse, order."""
+WORK_BYTES_PER_ROW = 200
+"""Arrays of a step per stream row: numbers, codes, what probing found, distinct codes and their inverse, order, and the
+relation's own. Remembering needs less and happens between steps."""
 
 PAIRS_PER_ROW = 2
 """Pairs a step may build per row it admits; a step with more pairs takes several turns."""
@@ -57,7 +67,7 @@ NEVER = 2**62
 """The sketch does not age by itself: it is halved together with the uses of remembered keys, or they could not be
 compared."""
 
-LEAST_BYTES = 4096
+LEAST_BYTES = 8192
 """Work arrays of a few rows and the least of everything."""
 
 
@@ -117,8 +127,17 @@ class AdaptiveJoin(SemiStreamJoin):
         self._rows_per_step = max(1, min(rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
         pairs_bytes = min(int(limit * PAIRS_SHARE), self._rows_per_step * PAIRS_PER_ROW * PAIR_BYTES)
         self._pairs_max = max(1, pairs_bytes // PAIR_BYTES)
-        batch_bytes = min(int(limit * READ_SHARE), self._rows_per_step * max(1, info.row_bytes_max))
-        self._batch_bytes = batch_bytes
+        self._scratch_bytes = read_scratch_bytes(relation.schema)
+        self._rows_read_max = self._rows_per_step * max(1, info.rows_per_code_max)
+        read_share_bytes = int(limit * READ_SHARE)
+        batch_bytes = min(
+            batch_bytes_within(read_share_bytes, relation.schema, self._rows_read_max),
+            self._rows_per_step * max(1, info.row_bytes_max),
+        )
+        # A batch of one row may be larger than it should.
+        self._offers_bytes_max = min(max(batch_bytes, info.row_bytes_max), read_share_bytes)
+        rows_read_max = min(self._rows_read_max, batch_bytes // fixed_bytes_per_row(relation.schema))
+        read_bytes = min(self._offers_bytes_max + rows_read_max * self._scratch_bytes, read_share_bytes)
         self._work = budget.account("rows of a step")
         self._pairs = budget.account("pairs")
         self._read = budget.account("rows just read")
@@ -130,14 +149,16 @@ class AdaptiveJoin(SemiStreamJoin):
         self._frequency = FrequencySketch(max(1, counters), period=NEVER)
         hints_bytes = self._frequency.nbytes + (self._absent.nbytes if self._absent else 0)
         budget.account("absent keys and frequencies").take(hints_bytes)
-        reserved = self._rows_per_step * WORK_BYTES_PER_ROW + pairs_bytes + 2 * batch_bytes + hints_bytes
-        self.output_bytes_max = min(
-            int(limit * OUTPUT_SHARE), max(OUTPUT_BYTES, self._rows_per_step * info.row_bytes_max)
+        reserved = (
+            self._rows_per_step * WORK_BYTES_PER_ROW + pairs_bytes + self._offers_bytes_max + read_bytes + hints_bytes
         )
+        answered_bytes = self._rows_per_step * (ANSWERED_ROW_BYTES + ANSWER_COPIES * info.row_bytes_max)
+        self.output_bytes_max = min(int(limit * OUTPUT_SHARE), max(OUTPUT_BYTES, answered_bytes))
+        reserved += int(SLACK * self.output_bytes_max) + page_slack_bytes(relation.schema)
         whole_bytes = info.row_count * (info.row_bytes_mean + 128) + 4096  # More than all of R is never needed.
         self._remembered = RememberedRows(
             relation.schema,
-            int(min(limit - reserved - SLACK * self.output_bytes_max, whole_bytes)),
+            int(min(limit - reserved, whole_bytes)),
             info.row_bytes_mean,
         )
         self._held = held
@@ -270,11 +291,11 @@ class AdaptiveJoin(SemiStreamJoin):
 
     def _hold_until_remembered(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
         """Hold on to what was read as far as there is room; the rest is read again when it is wanted again."""
-        batch_bytes = batch.nbytes
-        self._read.hold(self._offered_bytes + batch_bytes)
-        self._holds_all_read = self._offered_bytes + batch_bytes <= self._batch_bytes
+        scratch_bytes = min(len(batch), self._rows_read_max) * self._scratch_bytes
+        self._read.hold(self._offered_bytes + batch.nbytes + scratch_bytes)
+        self._holds_all_read = self._offered_bytes + batch.nbytes <= self._offers_bytes_max
         if self._holds_all_read:
-            self._offered_bytes += batch_bytes
+            self._offered_bytes += batch.nbytes
             self._to_remember.append(_Offer(batch, codes, first, count))
 
     def _remember(self) -> None:

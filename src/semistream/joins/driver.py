@@ -11,6 +11,9 @@ numbers into output. On the way it
 There are two ways out. `push` and `drain` put out joined rows, any number for each stream row, in pieces that fit the
 budget. `align` answers each stream row with at most one relation row, in the stream's order: what a column function
 needs.
+
+Memory: what is put out is held twice, once by whoever took the last piece and once under construction; and a few
+arrays for the stream rows that are open, which is why large batches of the stream are cut.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import pyarrow.compute as pc
 
 from semistream.budget import MemoryBudget
 from semistream.errors import BalanceBroken, UnmatchedKey
+from semistream.joins.balance import OUR_FAULT, Balance
 from semistream.joins.base import NO_NUMBERS, Joined, Numbers, SemiStreamJoin, StepOutput, StreamRows
 from semistream.keys import KeyCodec, keys_equal
 from semistream.structures.columns import row_bytes
@@ -35,30 +39,22 @@ from semistream.structures.gather import Part, gather
 OnMiss = Literal["null", "drop", "default", "error"]
 """What happens to a stream row whose key the relation lacks: nulls, leave it out, default values, stop."""
 
-_OUR_FAULT = "this is a defect of semistream; the task has failed and nothing of it was committed"
-
 ON_MISS: tuple[OnMiss, ...] = get_args(OnMiss)
 
+OPEN_ROW_BYTES = 24
+"""For a stream row that is not finished: number, code, flags."""
 
-@dataclass(slots=True)
-class Balance:
-    """What became of the stream rows. `rows_in` is the sum of the other three once nothing waits."""
+OPEN_ROWS_SHARE = 1 / 10
+"""What open rows may take of the memory for output."""
 
-    rows_in: int = 0
-    matched: int = 0
-    unmatched: int = 0
-    null_keys: int = 0
+ANSWERED_ROW_BYTES = 64
+"""For a stream row that is answered in place: what an open row takes, where its partner is and where it goes."""
 
-    def check(self) -> None:
-        """Raise unless every row is accounted for."""
-        if self.rows_in != self.matched + self.unmatched + self.null_keys:
-            raise BalanceBroken(
-                "a batch does not balance",
-                given=f"in {self.rows_in}, matched {self.matched}, unmatched {self.unmatched}, "
-                f"null keys {self.null_keys}",
-                allowed="in = matched + unmatched + null keys",
-                hint=_OUR_FAULT,
-            )
+ANSWER_COPIES = 3
+"""An answer exists three times at most: as the one before, as rows copied between steps, and under construction."""
+
+PARTS_MAX = 32
+"""Arrow needs some kilobytes for any batch, however few rows are in it, so batches of an answer must not be many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +117,8 @@ class JoinDriver:
         self._codec = codec
         self._output = output
         self._account = budget.account("output")
+        self._open_rows = budget.account("open stream rows")
+        self._taken_bytes = 0
         self._next_number = 0
         self._pending: deque[_Pending] = deque()
 
@@ -133,20 +131,25 @@ class JoinDriver:
 
     def push(self, batch: pa.RecordBatch, key: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Join a batch of the stream; yield what is ready. Take everything before the next call."""
-        rows = self._open(batch, [batch.column(name) for name in key])
-        yield from self._put_out(StepOutput(finished=_null_numbers(self._pending[-1])))
-        while len(rows):
-            taken = self.join.admit(rows)
-            rows = StreamRows(rows.numbers[taken:], rows.codes[taken:])
-            yield from self._put_out(self.join.step())
+        rows_max = max(1, int(self.join.output_bytes_max * OPEN_ROWS_SHARE) // OPEN_ROW_BYTES)
+        for begin in range(0, batch.num_rows, rows_max):
+            piece = batch.slice(begin, rows_max)
+            rows = self._open(piece, [piece.column(name) for name in key], OPEN_ROW_BYTES)
+            yield from self._put_out(StepOutput(finished=_null_numbers(self._pending[-1])))
+            while len(rows):
+                taken = self.join.admit(rows)
+                rows = StreamRows(rows.numbers[taken:], rows.codes[taken:])
+                yield from self._put_out(self.join.step())
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Let the operator finish every row that waits; yield the rest of the output."""
         while self.join.waiting_rows:
             yield from self._put_out(self.join.step())
         if self._pending:
-            raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=_OUR_FAULT)
+            raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=OUR_FAULT)
+        self._open_rows.hold(0)
         self._account.hold(0)
+        self._taken_bytes = 0
         self.balance.check()
 
     def _put_out(self, step: StepOutput) -> Iterator[pa.RecordBatch]:
@@ -188,13 +191,15 @@ class JoinDriver:
         built = pa.RecordBatch.from_arrays(
             [*stream.columns, *columns], names=[*batch.schema.names, *self._output.names]
         )
-        self._account.hold(built.nbytes)
+        # Whoever took the piece before may still refer to it while this one is built.
+        self._account.hold(self._taken_bytes + built.nbytes)
+        self._taken_bytes = built.nbytes
         return built
 
     def _pieces(
         self, batch: pa.RecordBatch, stream_rows: Numbers, pairs: Sequence[Joined]
     ) -> Iterator[tuple[int, int]]:
-        """Cut pairs so that the output of each piece fits; a single row always goes."""
+        """Cut pairs so that the output of each piece fits beside the one before; a single row always goes."""
         sizes = row_bytes(batch, stream_rows)
         start = 0
         for joined in pairs:
@@ -206,12 +211,16 @@ class JoinDriver:
         begin = 0
         while begin < len(sizes):
             done_bytes = int(ends[begin - 1]) if begin else 0
-            end = int(np.searchsorted(ends, done_bytes + self.join.output_bytes_max, side="right"))
+            end = int(np.searchsorted(ends, done_bytes + self.join.output_bytes_max // 2, side="right"))
             end = max(end, begin + 1)
             yield begin, end
             begin = end
 
     # One answer a row ------------------------------------------------------------------------------------------------
+
+    def answer_rows_max(self, row_bytes_max: int) -> int:
+        """Stream rows that can surely be answered in one call if the answer to a row has at most so many bytes."""
+        return max(1, self.join.output_bytes_max // (ANSWERED_ROW_BYTES + ANSWER_COPIES * row_bytes_max))
 
     def align(self, keys: Sequence[pa.Array]) -> Aligned:
         """Answer each key with at most one relation row, in order. The relation's keys must be unique."""
@@ -219,7 +228,7 @@ class JoinDriver:
         length = len(pending.matched)
         assert sum(len(part.rows) for part in answered) == int(pending.matched.sum()), "a key has two partners"
         columns = self._with_defaults(gather(answered, self._output.source, length), pending.matched)
-        self._account.hold(sum(column.nbytes for column in columns))
+        self._put_answer(columns)
         return Aligned(columns, pending.matched)
 
     def group(self, keys: Sequence[pa.Array]) -> Grouped:
@@ -235,62 +244,75 @@ class JoinDriver:
             parts.append(Part(part.batch, part.rows, places[begin : begin + len(part.rows)]))
             begin += len(part.rows)
         columns = gather(parts, self._output.source, len(order))
-        self._account.hold(sum(column.nbytes for column in columns))
+        self._put_answer(columns)
         ends = np.cumsum(np.bincount(owners, minlength=len(pending.matched)))
         return Grouped(columns, np.concatenate(([0], ends)))
 
     def _answer(self, keys: Sequence[pa.Array]) -> tuple[_Pending, list[Part]]:
         """Run the operator over a batch of keys; return its pairs, placed by stream row."""
-        self._account.hold(0)
-        rows = self._open(pa.RecordBatch.from_arrays(list(keys), names=[str(i) for i in range(len(keys))]), keys)
+        batch = pa.RecordBatch.from_arrays(list(keys), names=[str(i) for i in range(len(keys))])
+        rows = self._open(batch, keys, ANSWERED_ROW_BYTES)
         pending = self._pending[-1]
         self._settle(pending, _null_numbers(pending))
-        answered: list[Part] = []
+        copied: list[Part] = []
+        last: list[Part] = []
         while len(rows):
             taken = self.join.admit(rows)
             rows = StreamRows(rows.numbers[taken:], rows.codes[taken:])
-            parts = self._run_to_the_end(pending)
-            # Admitting more rows ends the life of these pairs, so they are copied now unless they are the last.
-            answered += parts if not len(rows) else self._copied(parts)
+            while self.join.waiting_rows:
+                last = self._answer_step(pending)
+                # The next step is read into the room that these rows take, and admitting more rows ends the life of
+                # these pairs: they are copied unless they are the last.
+                if last and (self.join.waiting_rows or len(rows)):
+                    copied = self._merged([*copied, self._copied(last)])
+                    last = []
         if pending.left:
-            raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=_OUR_FAULT)
+            raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=OUR_FAULT)
         self._pending.clear()
         self.balance.check()
-        return pending, answered
+        return pending, [*copied, *last]
 
-    def _run_to_the_end(self, pending: _Pending) -> list[Part]:
-        answered: list[Part] = []
-        while self.join.waiting_rows:
-            step = self.join.step()
-            parts = []
-            for joined in step.joined:
-                verified = self._verified(pending, joined)
-                places = verified.stream_rows - pending.first
-                pending.matched[places] = True
-                parts.append(Part(verified.relation, verified.relation_rows, places))
-            self._settle(pending, step.finished)
-            # What comes next is read into the room that these rows take, so they are copied unless they are the last.
-            answered += self._copied(parts) if self.join.waiting_rows else parts
-        return answered
+    def _answer_step(self, pending: _Pending) -> list[Part]:
+        step = self.join.step()
+        parts = []
+        for joined in step.joined:
+            verified = self._verified(pending, joined)
+            places = verified.stream_rows - pending.first
+            pending.matched[places] = True
+            parts.append(Part(verified.relation, verified.relation_rows, places))
+        self._settle(pending, step.finished)
+        return parts
 
-    def _copied(self, parts: Sequence[Part]) -> list[Part]:
+    def _copied(self, parts: Sequence[Part]) -> Part:
         """The same parts, with their rows in one batch of their own."""
-        if not parts:
-            return []
         ends = np.cumsum([0, *(len(part.rows) for part in parts)])
         compact = [
             Part(part.batch, part.rows, np.arange(begin, end, dtype=np.int64))
             for part, begin, end in zip(parts, ends, ends[1:], strict=False)
         ]
         columns = gather(compact, self._output.source, int(ends[-1]))
-        self._account.take(sum(column.nbytes for column in columns))
+        self._account.take(_bytes_of(columns))
         places = np.concatenate([part.places for part in parts])
         batch = pa.RecordBatch.from_arrays(columns, schema=self._output.source)
-        return [Part(batch, np.arange(len(places), dtype=np.int64), places)]
+        return Part(batch, np.arange(len(places), dtype=np.int64), places)
+
+    def _merged(self, copies: list[Part]) -> list[Part]:
+        """The same copies, put together once they have become many."""
+        if len(copies) <= PARTS_MAX:
+            return copies
+        merged = self._copied(copies)
+        self._account.give_back(sum(_bytes_of(part.batch.columns) for part in copies))
+        return [merged]
+
+    def _put_answer(self, columns: Sequence[pa.Array]) -> None:
+        """Charge an answer beside the one before and the rows that were copied for it; then only itself is left."""
+        answer_bytes = _bytes_of(columns)
+        self._account.take(answer_bytes)
+        self._account.hold(answer_bytes)
 
     # Shared by both --------------------------------------------------------------------------------------------------
 
-    def _open(self, batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> StreamRows:
+    def _open(self, batch: pa.RecordBatch, keys: Sequence[pa.Array], bytes_each: int) -> StreamRows:
         encoded = self._codec.encode(keys)
         length = batch.num_rows
         first, self._next_number = self._next_number, self._next_number + length
@@ -300,6 +322,7 @@ class JoinDriver:
             )
         )
         self.balance.rows_in += length
+        self._open_rows.hold(sum(len(pending.matched) for pending in self._pending) * bytes_each)
         numbers = np.arange(first, first + length, dtype=np.int64)
         if encoded.null is None:
             return StreamRows(numbers, encoded.codes)
@@ -321,7 +344,7 @@ class JoinDriver:
         pending.finished[rows] = True
         left = len(pending.finished) - int(np.count_nonzero(pending.finished))
         if pending.left - left != len(rows):
-            raise BalanceBroken("a stream row was finished twice", hint=_OUR_FAULT)
+            raise BalanceBroken("a stream row was finished twice", hint=OUR_FAULT)
         pending.left = left
         unmatched = rows[~pending.matched[rows]]
         nulls = int(pending.null[unmatched].sum()) if pending.null is not None else 0
@@ -353,6 +376,10 @@ class JoinDriver:
 
 _NOTHING: pa.RecordBatch = pa.RecordBatch.from_arrays([], names=[])
 """Stands for the relation in pairs that have no relation row."""
+
+
+def _bytes_of(columns: Sequence[pa.Array]) -> int:
+    return sum(column.nbytes for column in columns)
 
 
 def _null_numbers(pending: _Pending) -> Numbers:

@@ -19,15 +19,23 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.clock import Clock
 from semistream.joins.base import NO_NUMBERS, Joined, SemiStreamJoin, StepOutput, StreamRows
-from semistream.joins.matching import PAIR_BYTES, PairCursor, codes_of, ranges_of
+from semistream.joins.matching import (
+    PAIR_BYTES,
+    PairCursor,
+    batch_bytes_within,
+    codes_of,
+    ranges_of,
+    read_scratch_bytes,
+)
 from semistream.relation.base import KeyBatch
 from semistream.structures.distinct import distinct
 
-WORK_BYTES_PER_ROW = 120
-"""Arrays of a step per stream row: numbers, codes, distinct codes, inverse, ranges."""
+WORK_BYTES_PER_ROW = 200
+"""Arrays of a step per stream row: numbers, codes, distinct codes, inverse, ranges, and the relation's own."""
 
-WORK_SHARE, READ_SHARE, PAIRS_SHARE, OUTPUT_SHARE = 1 / 8, 1 / 4, 1 / 8, 3 / 8
-"""Shares of the budget; an eighth stays free, for the few bytes by which a batch is larger than its rows."""
+WORK_SHARE, READ_SHARE, PAIRS_SHARE, OUTPUT_SHARE = 1 / 8, 1 / 4, 1 / 8, 1 / 4
+"""Shares of the budget; a quarter stays free, for open rows and the few bytes by which a batch is larger than its rows.
+"""
 
 
 class IndexNestedLoopJoin(SemiStreamJoin):
@@ -39,7 +47,9 @@ class IndexNestedLoopJoin(SemiStreamJoin):
         self._relation = relation
         self._rows_per_step = max(1, min(rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
         self._pairs_max = max(1, int(limit * PAIRS_SHARE) // PAIR_BYTES)
-        self._read_bytes_max = int(limit * READ_SHARE)
+        self._scratch_bytes = read_scratch_bytes(relation.schema)
+        self._rows_read_max = self._rows_per_step * max(1, relation.info.rows_per_code_max)
+        self._read_bytes_max = batch_bytes_within(int(limit * READ_SHARE), relation.schema, self._rows_read_max)
         self.output_bytes_max = int(limit * OUTPUT_SHARE)
         self._work = budget.account("rows of a step")
         self._pairs = budget.account("pairs")
@@ -87,7 +97,7 @@ class IndexNestedLoopJoin(SemiStreamJoin):
         batch = next(self._batches, None)
         if batch is None:
             return None
-        self._read.hold(batch.nbytes)
+        self._read.hold(batch.nbytes + min(len(batch), self._rows_read_max) * self._scratch_bytes)
         self.stats.rows_read += batch.num_rows
         first, count = ranges_of(self._codes, codes_of(batch))
         return PairCursor(batch, self._numbers, first[self._inverse], count[self._inverse])

@@ -12,10 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.joins.base import Joined, Numbers
+from semistream.structures.columns import Layout, layout_of
 from semistream.structures.compiled import I64, READ_I64, WRITE_I64, Array, kernel
+from semistream.structures.row_arena import fixed_bytes_per_row
 
-PAIR_BYTES = 16
-"""A pair is two int64 row numbers."""
+PAIR_BYTES = 64
+"""Two int64 row numbers, and what the driver makes of a pair: position, place, size, sum of sizes, string lengths."""
+
+_READ_ROW_BYTES, _READ_STRING_BYTES = 56, 16
+"""What a relation takes in passing for a row that it reads, and for each string in it."""
 
 
 @kernel(I64(READ_I64, READ_I64, READ_I64, I64, I64, WRITE_I64, WRITE_I64))
@@ -45,6 +50,22 @@ def ranges_of(codes: Numbers, batch_codes: Numbers) -> tuple[Numbers, Numbers]:
     first = np.searchsorted(batch_codes, codes, side="left")
     count = np.searchsorted(batch_codes, codes, side="right") - first
     return first, count
+
+
+def read_scratch_bytes(schema: pa.Schema) -> int:
+    """What reading takes for each row of this schema besides the batch that is returned."""
+    strings = sum(layout_of(field.type) is Layout.VARIABLE for field in schema)
+    return _READ_ROW_BYTES + strings * _READ_STRING_BYTES
+
+
+def batch_bytes_within(bytes_max: int, schema: pa.Schema, rows_max: int) -> int:
+    """The largest batch to ask a relation for, so that it and the scratch of reading it stay within `bytes_max`.
+
+    Rows of a batch are not more than `rows_max`, nor than fit into it if all of their strings are empty.
+    """
+    scratch_bytes, least_row_bytes = read_scratch_bytes(schema), fixed_bytes_per_row(schema)
+    with_smallest_rows = int(bytes_max * least_row_bytes / (least_row_bytes + scratch_bytes))
+    return max(with_smallest_rows, bytes_max - rows_max * scratch_bytes)
 
 
 class PairCursor:

@@ -272,7 +272,8 @@ def _by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
 
 
 def _by_rows(df: DataFrame, plan: EnrichPlan) -> DataFrame:
-    to_arrow_schema(df.schema)  # all columns cross; one that cannot is refused here, before the query starts
+    # All columns cross; a type that cannot is refused here, before the query starts.
+    to_arrow_schema(df.schema, timezone="UTC")
     added = [field for p in plan.lookups for field in _struct_of(p).fields]
     stream = [StructField(field.name, field.dataType, nullable=True) for field in df.schema.fields]
     result = StructType([*stream, *added, StructField(HIDDEN, _COUNTS)])

@@ -251,7 +251,8 @@ def _memory_shares(lookups: Sequence[Lookup], memory_bytes: int) -> list[float]:
 
 def _check_memory(plan: LookupPlan, memory_bytes: int, workers: int) -> None:
     info = plan.lookup.relation.info
-    least = least_memory_bytes(info.row_bytes_max)
+    # Twice, because a worker that has no seat must get through, too (see `worker`).
+    least = 2 * least_memory_bytes(info.row_bytes_max)
     given = int(memory_bytes * plan.memory_share) // workers
     if given < least:
         needed = int(least * workers / plan.memory_share) + 1

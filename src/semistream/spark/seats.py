@@ -4,6 +4,9 @@ The memory a user grants is for all Python workers of an executor together. Spar
 tasks to any of them, so more workers may exist than tasks run at a time. Therefore a worker must hold one of as many
 *seats* as there are task slots before it remembers anything; a worker without a seat joins with the little memory that
 is set aside for that. A seat is a lock on one byte of a file: it is free at once when its worker ends, however it ends.
+
+Workers of one executor have the same parent, so its process id keeps the seats of several executors on one node apart,
+and those of another application that happens to run the same enrichment.
 """
 
 from __future__ import annotations
@@ -18,14 +21,13 @@ NO_SEAT = -1
 SEATS_MAX = 4096
 """Bytes of the file set aside for one enrichment."""
 
+_EXECUTOR = os.getppid()
 _open_files: dict[str, int] = {}
 
 
 def take_seat(plan_id: str, seats: int) -> int:
     """Take a free seat for the rest of this process's life and return its number, or `NO_SEAT`."""
-    descriptor = _lock_file()
-    digest = hashlib.blake2b(plan_id.encode(), digest_size=4).digest()
-    first_byte = int.from_bytes(digest, "big") * SEATS_MAX
+    descriptor, first_byte = _lock_file(), _first_byte(plan_id)
     for seat in range(min(seats, SEATS_MAX)):
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, first_byte + seat)
@@ -39,9 +41,12 @@ def leave_seat(plan_id: str, seat: int) -> None:
     """Give a seat back."""
     if seat == NO_SEAT:
         return
-    digest = hashlib.blake2b(plan_id.encode(), digest_size=4).digest()
-    first_byte = int.from_bytes(digest, "big") * SEATS_MAX
-    fcntl.lockf(_lock_file(), fcntl.LOCK_UN, 1, first_byte + seat)
+    fcntl.lockf(_lock_file(), fcntl.LOCK_UN, 1, _first_byte(plan_id) + seat)
+
+
+def _first_byte(plan_id: str) -> int:
+    digest = hashlib.blake2b(f"{_EXECUTOR} {plan_id}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") * SEATS_MAX
 
 
 def _lock_file() -> int:

@@ -24,7 +24,9 @@ from pyspark import TaskContext
 
 from semistream.budget import MemoryBudget
 from semistream.clock import RealClock
-from semistream.joins.driver import Balance, JoinDriver, OutputColumns
+from semistream.joins.adaptive import least_memory_bytes
+from semistream.joins.balance import Balance
+from semistream.joins.driver import JoinDriver, OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.relation.arrow_file import ArrowFileRelation
 from semistream.relation.directory import RelationDirectory
@@ -38,7 +40,7 @@ IDLE_S_MAX = 60.0
 """An enrichment that got no task for this long is forgotten when another one gets a task."""
 
 SEATLESS_SHARE = 1 / 8
-"""Part of a worker's memory that is set aside for joining without a seat."""
+"""Part of a worker's memory that is set aside for joining without a seat; more only where a row would not fit."""
 
 _log = logging.getLogger(__name__)
 _clock = RealClock()
@@ -56,7 +58,8 @@ def answers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
         served = _serve(plan)
         for batch in batches:
-            yield served.answer(_as_columns(batch))
+            for columns in served.cut(_as_columns(batch)):
+                yield served.answer(columns)
 
     return run
 
@@ -67,7 +70,8 @@ def structs(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
         served = _serve(plan)
         for batch in batches:
-            yield served.structs(_as_columns(batch))[0]
+            for columns in served.cut(_as_columns(batch)):
+                yield served.structs(columns)[0]
 
     return run
 
@@ -78,7 +82,8 @@ def lists(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
         served = _serve(plan)
         for batch in batches:
-            yield served.lists(_as_columns(batch))
+            for columns in served.cut(_as_columns(batch)):
+                yield served.lists(columns)
 
     return run
 
@@ -128,9 +133,11 @@ class _Served:
         workers = plan.workers or os.cpu_count() or 1
         self.seat = take_seat(plan.id, workers)
         self.used_at_s = 0.0
-        share = SEATLESS_SHARE if self.seat == NO_SEAT else 1 - SEATLESS_SHARE
-        worker_bytes = int(plan.memory_bytes / workers * share)
-        self._lookups = [_ServedLookup(p, int(worker_bytes * p.memory_share), plan.batch_rows) for p in plan.lookups]
+        worker_bytes = plan.memory_bytes / workers
+        self._lookups = [
+            _ServedLookup(p, _granted_bytes(p, int(worker_bytes * p.memory_share), self.seat), plan.batch_rows)
+            for p in plan.lookups
+        ]
         self._rows_in = 0
 
     def begin_task(self) -> None:
@@ -140,8 +147,15 @@ class _Served:
         batch_id = context.getLocalProperty("streaming.sql.batchId") if context else None
         for lookup in self._lookups:
             lookup.begin_task(query_id, batch_id)
+        self._rows_in = 0
 
     # Answers ---------------------------------------------------------------------------------------------------------
+
+    def cut(self, columns: Sequence[pa.Array]) -> Iterator[Sequence[pa.Array]]:
+        """Cut an Arrow batch of keys so that the answer to each piece surely fits; Spark only counts the rows."""
+        rows_max = min(lookup.answer_rows_max for lookup in self._lookups)
+        for begin in range(0, len(columns[0]), rows_max):
+            yield [column.slice(begin, rows_max) for column in columns]
 
     def answer(self, columns: Sequence[pa.Array]) -> pa.Array:
         """One struct a row: a struct for each lookup, null where it found nothing, and the counts."""
@@ -213,6 +227,13 @@ class _Served:
         return counts.as_list()
 
 
+def _granted_bytes(plan: LookupPlan, lookup_bytes: int, seat: int) -> int:
+    """What a worker with this seat, or without one, may hold for a lookup that has so many bytes in each worker."""
+    least_bytes = least_memory_bytes(plan.lookup.relation.info.row_bytes_max)
+    seatless_bytes = max(int(lookup_bytes * SEATLESS_SHARE), least_bytes)
+    return seatless_bytes if seat == NO_SEAT else lookup_bytes - seatless_bytes
+
+
 class _ServedLookup:
     """One lookup in this process, at one version of its relation."""
 
@@ -221,6 +242,7 @@ class _ServedLookup:
         self._memory_bytes = memory_bytes
         self._batch_rows = batch_rows if batch_rows > 0 else 10_000
         self._version = -1
+        self._info = plan.lookup.relation.info
         self.driver: JoinDriver
         self.budget: MemoryBudget
 
@@ -235,9 +257,20 @@ class _ServedLookup:
             self._open(version)
         self._counted = self._totals()
 
+    @property
+    def answer_rows_max(self) -> int:
+        """Rows whose answers surely fit the memory together."""
+        info = self._info
+        return self.driver.answer_rows_max(info.row_bytes_max * max(1, info.rows_per_code_max))
+
     def _open(self, version: int) -> None:
+        if self._version >= 0:
+            # What was remembered of the last version must be free before anything of the next one is held.
+            del self.driver, self.budget
+            self._version = -1
         handle = self.plan.lookup.relation
         relation = handle.open(version, with_key=bool(self.plan.verify_key))
+        self._info = relation.info
         self.budget = MemoryBudget(self._memory_bytes)
         join = algorithm_named(self.plan.algorithm).build(relation, self.budget, _clock, self._batch_rows)
         output = OutputColumns(

@@ -47,6 +47,11 @@ def fixed_bytes_per_row(schema: pa.Schema) -> int:
     return int(np.ceil(total))
 
 
+def page_slack_bytes(schema: pa.Schema) -> int:
+    """What an arena may take beyond `used_bytes`, because the system gives memory in pages: one for each buffer."""
+    return sum(3 if layout_of(field.type) is Layout.VARIABLE else 2 for field in schema) * mmap.PAGESIZE
+
+
 def can_be_kept(schema: pa.Schema) -> bool:
     """Whether an arena can hold rows of this schema: every column has a layout that the kernels know."""
     return all(layout_of(field.type) is not Layout.OTHER for field in schema)

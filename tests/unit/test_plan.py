@@ -1,0 +1,222 @@
+"""What `enrich` decides before Spark is asked: the way, the shares of the memory, the names, the checks."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from semistream.errors import BudgetExceeded, ColumnCollision, ColumnNotFound, InvalidOption, KeyMismatch
+from semistream.relation.build import build_relation
+from semistream.relation.handle import Lookup, RelationHandle, open_handle
+from semistream.spark.plan import EnrichPlan, check_arguments, make_plan, metric_names
+
+Publish = Callable[..., RelationHandle]
+
+SALES = pa.schema([("id", pa.int64()), ("store", pa.string()), ("n", pa.int32())])
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Publish:
+    def build(table: pa.Table, key: str | Sequence[str] = "id", name: str = "products") -> RelationHandle:
+        build_relation(table, key=key, out=tmp_path / name, columns=None, unique=False, memory="64MB")
+        return open_handle(tmp_path / name, None, None, verify=True)
+
+    return build
+
+
+@pytest.fixture
+def products(publish: Publish) -> RelationHandle:
+    return publish(pa.table({"id": range(100), "name": ["x" * 20] * 100}))
+
+
+def planned(*lookups: Lookup, stream: pa.Schema = SALES, **changed: Any) -> EnrichPlan:
+    options: dict[str, Any] = {
+        "memory_bytes": 64 << 20,
+        "workers": 2,
+        "batch_rows": 10_000,
+        "algorithm": "auto",
+        "on_miss": "null",
+        "defaults": None,
+    }
+    return make_plan(stream, lookups, **{**options, **changed})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Ways
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_unique_keys_and_room_for_a_batch_are_answered_key_by_key(products: RelationHandle) -> None:
+    plan = planned(products.on())
+    assert (plan.way, plan.lookups[0].algorithm) == ("answers", "adaptive")
+
+
+def test_one_relation_whose_keys_repeat_sends_whole_rows(products: RelationHandle, publish: Publish) -> None:
+    offers = publish(pa.table({"id": [1, 1], "shop": ["a", "b"]}), name="offers")
+    plan = planned(products.on(), offers.on())
+    assert plan.way == "rows"
+    assert plan.reason == "keys of 'offers' repeat, so a row can have several partners"
+
+
+@pytest.mark.parametrize("changed", [{"memory_bytes": 1 << 20}, {"batch_rows": 10**7}, {"batch_rows": 0}])
+def test_a_batch_that_may_not_fit_sends_whole_rows(products: RelationHandle, changed: dict[str, int]) -> None:
+    plan = planned(products.on(), **changed)
+    assert plan.way == "rows"
+    assert "the answer to an Arrow batch" in plan.reason
+
+
+def test_one_long_row_decides(publish: Publish) -> None:
+    lengths = [10] * 99 + [100_000]
+    plan = planned(publish(pa.table({"id": range(100), "text": ["x" * n for n in lengths]})).on())
+    assert plan.way == "rows"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Memory
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_whole_memory_is_shared_out_and_everyone_gets_some(publish: Publish) -> None:
+    sizes = {"tiny": 1, "small": 1_000, "large": 50_000, "other large": 40_000}
+    handles = {
+        name: publish(pa.table({f"{name} id": range(n), name: ["x" * 30] * n}), f"{name} id", name)
+        for name, n in sizes.items()
+    }
+    stream = pa.schema([(f"{name} id", pa.int64()) for name in sizes])
+    plan = planned(*(handle.on() for handle in handles.values()), stream=stream, memory_bytes=2 << 20)
+    shares = {p.lookup.relation.name: p.memory_share for p in plan.lookups}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["tiny"] > 0.01
+    assert shares["tiny"] <= shares["small"] < shares["large"]
+    assert shares["large"] == pytest.approx(shares["other large"], rel=0.2)
+
+
+def test_memory_that_does_not_hold_a_row_is_refused_with_the_least_that_does(publish: Publish) -> None:
+    handle = publish(pa.table({"id": [1], "text": ["x" * 50_000]}))
+    with pytest.raises(BudgetExceeded) as refused:
+        planned(handle.on(), memory_bytes=60_000)
+    assert "too small for one row of relation 'products'" in str(refused.value)
+    assert "its largest row has" in str(refused.value)
+    least_bytes = int(str(refused.value.allowed).split()[-2])
+    assert planned(handle.on(), memory_bytes=least_bytes).way == "rows"
+    with pytest.raises(BudgetExceeded):
+        planned(handle.on(), memory_bytes=least_bytes - 10)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Names and keys
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_are_named_after_prefix_and_relation_and_numbered_if_need_be(products: RelationHandle) -> None:
+    assert metric_names([products.on()]) == ["products"]
+    assert metric_names([products.on(prefix="a_"), products.on(prefix="b_")]) == ["a_products", "b_products"]
+    assert metric_names([products.on(), products.on()]) == ["products_1", "products_2"]
+
+
+@pytest.mark.parametrize("column", ["name", "NAME"])
+def test_collisions_are_refused_and_a_prefix_avoids_them(products: RelationHandle, column: str) -> None:
+    stream = pa.schema([("id", pa.int64()), (column, pa.string())])
+    with pytest.raises(ColumnCollision, match=f"'name' of relation 'products' collides with '{column}' of the stream"):
+        planned(products.on(), stream=stream)
+    assert planned(products.on(prefix="p_"), stream=stream).lookups[0].lookup.output_names == ("p_name",)
+
+
+def test_a_stream_column_can_hold_two_parts_of_a_key(publish: Publish) -> None:
+    routes = publish(pa.table({"origin": ["a"], "target": ["b"], "km": [1]}), ["origin", "target"], "routes")
+    assert planned(routes.on("store", "store")).lookups[0].lookup.on == ("store", "store")
+
+
+def test_keys_are_compared_by_family(products: RelationHandle) -> None:
+    assert planned(products.on("n")).lookups[0].verify_key == (), "integers of any width have exact codes"
+    with pytest.raises(KeyMismatch, match=r"the stream's 'store' cannot be compared with the relation's 'id'"):
+        planned(products.on("store"))
+    with pytest.raises(ColumnNotFound, match="did you mean 'store'"):
+        planned(products.on("stroe"))
+
+
+def test_hashed_keys_are_verified(publish: Publish) -> None:
+    stores = publish(pa.table({"store": ["a"], "city": ["x"]}), "store", "stores")
+    assert planned(stores.on()).lookups[0].verify_key == ("store",)
+
+
+def test_arguments_of_a_lookup_are_compared_with_the_key(products: RelationHandle) -> None:
+    check_arguments(products, [pa.int8()])
+    with pytest.raises(InvalidOption, match="has a key of 1 columns; given: a lookup with 2 columns"):
+        check_arguments(products, [pa.int8(), pa.int8()])
+    with pytest.raises(KeyMismatch, match="'argument 1' cannot be compared with the relation's 'id'"):
+        check_arguments(products, [pa.string()])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Defaults
+# ---------------------------------------------------------------------------------------------------------------------
+
+NOON = datetime.datetime(2024, 1, 1, 12)
+
+FITTING: list[tuple[pa.DataType, list[Any], list[Any]]] = [
+    (pa.int8(), [0, -1, None, np.int64(5)], [1.5, 300, "1", True]),
+    (pa.int64(), [2**62], [2**70, decimal.Decimal("0.5")]),
+    (pa.float32(), [0.1, 1, float("nan")], ["0.1"]),
+    (pa.string(), ["", "ß"], [7, ["a"]]),
+    (pa.bool_(), [False], [0, "no"]),
+    (pa.date32(), [NOON.date()], [NOON, 20_000, "2024-01-01"]),
+    (pa.timestamp("us"), [NOON], [NOON.date(), 0, "now"]),
+    (pa.timestamp("us", tz="Europe/Berlin"), [NOON.replace(tzinfo=datetime.UTC)], [NOON]),
+    (pa.decimal128(5, 2), [1, decimal.Decimal("1.25")], [1.25, decimal.Decimal("1.255"), decimal.Decimal(10_000)]),
+    (pa.list_(pa.int64()), [[], [1, None]], [1, ["a"]]),
+    (pa.struct([("a", pa.int64())]), [{"a": 1}], [[1]]),
+    (pa.map_(pa.string(), pa.int64()), [{"k": 1}], ["k"]),
+]
+
+
+@pytest.mark.parametrize(("data_type", "fit", "unfit"), FITTING, ids=lambda value: str(value)[:24])
+def test_a_default_must_fit_its_column_without_loss(
+    publish: Publish, data_type: pa.DataType, fit: list[Any], unfit: list[Any]
+) -> None:
+    handle = publish(pa.table({"id": [1], "value": pa.nulls(1, data_type)}))
+    for value in fit:
+        plan = planned(handle.on(), on_miss="default", defaults={"value": value})
+        assert plan.lookups[0].defaults.keys() == {"value"}
+    for value in unfit:
+        with pytest.raises(InvalidOption, match="the default for 'value' has the wrong type"):
+            planned(handle.on(), on_miss="default", defaults={"value": value})
+
+
+def test_defaults_are_named_as_in_the_output(products: RelationHandle) -> None:
+    bound = products.on(prefix="p_")
+    assert planned(bound, on_miss="default", defaults={"p_name": "?"}).lookups[0].defaults == {"p_name": "?"}
+    with pytest.raises(ColumnNotFound, match="a default for 'name', which no relation adds"):
+        planned(bound, on_miss="default", defaults={"name": "?"})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The plan itself
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_survives_the_way_to_a_worker(products: RelationHandle) -> None:
+    plan = planned(products.on())
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_only_the_same_enrichment_has_the_same_identity(products: RelationHandle) -> None:
+    plan = planned(products.on())
+    assert plan.id == planned(products.on()).id
+    others = [
+        planned(products.on(prefix="p_")),
+        planned(products.on("n")),
+        planned(products.on(), on_miss="drop"),
+        planned(products.on(), memory_bytes=65 << 20),
+        planned(products.on(), algorithm="inlj"),
+        planned(products.on(), on_miss="default", defaults={"name": "?"}),
+    ]
+    assert plan.id not in {other.id for other in others}
