@@ -27,8 +27,16 @@ from semistream.budget import MIB, MemoryBudget
 from semistream.clock import Clock
 from semistream.errors import BudgetExceeded
 from semistream.joins.access_paths import AccessPaths
-from semistream.joins.base import NO_NUMBERS, Joined, Numbers, SemiStreamJoin, StepOutput, StreamRows
-from semistream.joins.driver import ANSWER_COPIES, ANSWERED_ROW_BYTES
+from semistream.joins.base import (
+    ANSWER_COPIES,
+    ANSWERED_ROW_BYTES,
+    NO_NUMBERS,
+    Joined,
+    Numbers,
+    SemiStreamJoin,
+    StepOutput,
+    StreamRows,
+)
 from semistream.joins.matching import (
     PAIR_BYTES,
     PairCursor,
@@ -74,6 +82,57 @@ LEAST_BYTES = 8192
 def least_memory_bytes(row_bytes_max: int) -> int:
     """The smallest budget that can hold one relation row while it is read and once more while it is put out."""
     return LEAST_BYTES + int(row_bytes_max / min(READ_SHARE, OUTPUT_SHARE))
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """How a budget is divided: the most that each use may take; remembered rows get the rest."""
+
+    rows_per_step: int
+    pairs_max: int
+    batch_bytes: int
+    """What the relation is asked for at a time."""
+    rows_read_max: int
+    """Rows that come back in one batch at most."""
+    scratch_bytes: int
+    """What reading takes for each of them besides."""
+    offers_bytes_max: int
+    """Batches that are held until they can be remembered."""
+    output_bytes_max: int
+    reserved_bytes: int
+    """All of it together."""
+
+    @classmethod
+    def of(cls, relation: KeyBatch, limit_bytes: int, rows_per_step: int) -> _Division:
+        """Divide a budget for this relation; no step shall have more rows than `rows_per_step`."""
+        info, schema = relation.info, relation.schema
+        rows = max(1, min(rows_per_step, int(limit_bytes * WORK_SHARE) // WORK_BYTES_PER_ROW))
+        pairs_bytes = min(int(limit_bytes * PAIRS_SHARE), rows * PAIRS_PER_ROW * PAIR_BYTES)
+
+        read_share_bytes = int(limit_bytes * READ_SHARE)
+        rows_read_max, scratch_bytes = rows * max(1, info.rows_per_code_max), read_scratch_bytes(schema)
+        batch_bytes = min(
+            batch_bytes_within(read_share_bytes, schema, rows_read_max), rows * max(1, info.row_bytes_max)
+        )
+        rows_read_max = min(rows_read_max, batch_bytes // fixed_bytes_per_row(schema) + 1)
+        # A batch of one row may be larger than was asked for.
+        offers_bytes_max = min(max(batch_bytes, info.row_bytes_max), read_share_bytes)
+        read_bytes = min(offers_bytes_max + rows_read_max * scratch_bytes, read_share_bytes)
+
+        answered_bytes = rows * (ANSWERED_ROW_BYTES + ANSWER_COPIES * info.row_bytes_max)
+        output_bytes_max = min(int(limit_bytes * OUTPUT_SHARE), max(OUTPUT_BYTES, answered_bytes))
+        reserved_bytes = rows * WORK_BYTES_PER_ROW + pairs_bytes + offers_bytes_max + read_bytes
+        reserved_bytes += int(SLACK * output_bytes_max) + page_slack_bytes(schema)
+        return cls(
+            rows,
+            max(1, pairs_bytes // PAIR_BYTES),
+            batch_bytes,
+            rows_read_max,
+            scratch_bytes,
+            offers_bytes_max,
+            output_bytes_max,
+            reserved_bytes,
+        )
 
 
 @dataclass(slots=True)
@@ -124,44 +183,25 @@ class AdaptiveJoin(SemiStreamJoin):
                 allowed=f"at least {least_memory_bytes(info.row_bytes_max)} bytes",
                 hint="raise `memory`, or select fewer columns of the relation",
             )
-        self._rows_per_step = max(1, min(rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
-        pairs_bytes = min(int(limit * PAIRS_SHARE), self._rows_per_step * PAIRS_PER_ROW * PAIR_BYTES)
-        self._pairs_max = max(1, pairs_bytes // PAIR_BYTES)
-        self._scratch_bytes = read_scratch_bytes(relation.schema)
-        self._rows_read_max = self._rows_per_step * max(1, info.rows_per_code_max)
-        read_share_bytes = int(limit * READ_SHARE)
-        batch_bytes = min(
-            batch_bytes_within(read_share_bytes, relation.schema, self._rows_read_max),
-            self._rows_per_step * max(1, info.row_bytes_max),
-        )
-        # A batch of one row may be larger than it should.
-        self._offers_bytes_max = min(max(batch_bytes, info.row_bytes_max), read_share_bytes)
-        rows_read_max = min(self._rows_read_max, batch_bytes // fixed_bytes_per_row(relation.schema))
-        read_bytes = min(self._offers_bytes_max + rows_read_max * self._scratch_bytes, read_share_bytes)
+        self._division = division = _Division.of(relation, limit, rows_per_step)
+        self.output_bytes_max = division.output_bytes_max
         self._work = budget.account("rows of a step")
         self._pairs = budget.account("pairs")
         self._read = budget.account("rows just read")
-        held = budget.account("remembered rows")
-        self._paths = AccessPaths(relation, batch_bytes, clock)
+        self._held = budget.account("remembered rows")
+        self._paths = AccessPaths(relation, division.batch_bytes, clock)
         absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
         self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
         counters = FrequencySketch.counters_fitting(int(limit * FREQUENCY_SHARE))
         self._frequency = FrequencySketch(max(1, counters), period=NEVER)
         hints_bytes = self._frequency.nbytes + (self._absent.nbytes if self._absent else 0)
         budget.account("absent keys and frequencies").take(hints_bytes)
-        reserved = (
-            self._rows_per_step * WORK_BYTES_PER_ROW + pairs_bytes + self._offers_bytes_max + read_bytes + hints_bytes
-        )
-        answered_bytes = self._rows_per_step * (ANSWERED_ROW_BYTES + ANSWER_COPIES * info.row_bytes_max)
-        self.output_bytes_max = min(int(limit * OUTPUT_SHARE), max(OUTPUT_BYTES, answered_bytes))
-        reserved += int(SLACK * self.output_bytes_max) + page_slack_bytes(relation.schema)
         whole_bytes = info.row_count * (info.row_bytes_mean + 128) + 4096  # More than all of R is never needed.
         self._remembered = RememberedRows(
             relation.schema,
-            int(min(limit - reserved, whole_bytes)),
+            int(min(limit - division.reserved_bytes - hints_bytes, whole_bytes)),
             info.row_bytes_mean,
         )
-        self._held = held
         self._held.hold(self._remembered.used_bytes)
         self._waiting = 0
         self._hits: PairCursor | None = None
@@ -185,7 +225,7 @@ class AdaptiveJoin(SemiStreamJoin):
         if self._waiting:
             return 0
         self._remember()
-        rows = rows.first(self._rows_per_step)
+        rows = rows.first(self._division.rows_per_step)
         self._work.hold(len(rows) * WORK_BYTES_PER_ROW)
         self._waiting = len(rows)
         self.stats.rows += len(rows)
@@ -226,7 +266,7 @@ class AdaptiveJoin(SemiStreamJoin):
         assert self._waiting > 0, "the driver called step() with nothing waiting"
         joined: list[Joined] = []
         finished: list[Numbers] = []
-        pairs_left = self._pairs_max
+        pairs_left = self._division.pairs_max
 
         # 1. Stream-probing: rows whose key is remembered.
         if self._hits is not None:
@@ -291,9 +331,9 @@ class AdaptiveJoin(SemiStreamJoin):
 
     def _hold_until_remembered(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
         """Hold on to what was read as far as there is room; the rest is read again when it is wanted again."""
-        scratch_bytes = min(len(batch), self._rows_read_max) * self._scratch_bytes
-        self._read.hold(self._offered_bytes + batch.nbytes + scratch_bytes)
-        self._holds_all_read = self._offered_bytes + batch.nbytes <= self._offers_bytes_max
+        rows_read = min(len(batch), self._division.rows_read_max)
+        self._read.hold(self._offered_bytes + batch.nbytes + rows_read * self._division.scratch_bytes)
+        self._holds_all_read = self._offered_bytes + batch.nbytes <= self._division.offers_bytes_max
         if self._holds_all_read:
             self._offered_bytes += batch.nbytes
             self._to_remember.append(_Offer(batch, codes, first, count))

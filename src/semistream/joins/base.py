@@ -22,6 +22,14 @@ Numbers = npt.NDArray[np.int64]
 
 NO_NUMBERS: Numbers = np.zeros(0, np.int64)
 
+# What the driver takes of `output_bytes_max` when it answers in place, for operators that can leave it as much.
+
+ANSWERED_ROW_BYTES = 64
+"""For a stream row that is answered in place: what an open row takes, where its partner is and where it goes."""
+
+ANSWER_COPIES = 3
+"""An answer exists three times at most: as the one before, as rows copied between steps, and under construction."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamRows:

@@ -31,7 +31,16 @@ import pyarrow.compute as pc
 from semistream.budget import MemoryBudget
 from semistream.errors import BalanceBroken, UnmatchedKey
 from semistream.joins.balance import OUR_FAULT, Balance
-from semistream.joins.base import NO_NUMBERS, Joined, Numbers, SemiStreamJoin, StepOutput, StreamRows
+from semistream.joins.base import (
+    ANSWER_COPIES,
+    ANSWERED_ROW_BYTES,
+    NO_NUMBERS,
+    Joined,
+    Numbers,
+    SemiStreamJoin,
+    StepOutput,
+    StreamRows,
+)
 from semistream.keys import KeyCodec, keys_equal
 from semistream.structures.columns import row_bytes
 from semistream.structures.gather import Part, gather
@@ -46,12 +55,6 @@ OPEN_ROW_BYTES = 24
 
 OPEN_ROWS_SHARE = 1 / 10
 """What open rows may take of the memory for output."""
-
-ANSWERED_ROW_BYTES = 64
-"""For a stream row that is answered in place: what an open row takes, where its partner is and where it goes."""
-
-ANSWER_COPIES = 3
-"""An answer exists three times at most: as the one before, as rows copied between steps, and under construction."""
 
 PARTS_MAX = 32
 """Arrow needs some kilobytes for any batch, however few rows are in it, so batches of an answer must not be many."""
@@ -182,7 +185,8 @@ class JoinDriver:
     def _piece(self, batch: pa.RecordBatch, stream_rows: Numbers, parts: Sequence[Part]) -> pa.RecordBatch:
         length = len(stream_rows)
         in_order = length == batch.num_rows and bool((stream_rows == np.arange(length)).all())
-        stream = batch if in_order else batch.take(pa.array(stream_rows))
+        # Not from Arrow's own pool, which keeps a megabyte and more of what it was given back.
+        stream = batch if in_order else pc.take(batch, pa.array(stream_rows), memory_pool=pa.system_memory_pool())
         columns = gather(parts, self._output.source, length)
         matched = np.zeros(length, np.bool_)
         for part in parts:

@@ -216,7 +216,9 @@ class _Collector:
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yield what was collected, if anything was."""
         if self._parts:
-            yield self._parts[0] if len(self._parts) == 1 else pa.concat_batches(self._parts)
+            # Not from Arrow's own pool, which keeps a megabyte and more of what it was given back.
+            pool = pa.system_memory_pool()
+            yield self._parts[0] if len(self._parts) == 1 else pa.concat_batches(self._parts, memory_pool=pool)
         self._parts, self._part_bytes = [], 0
 
 
