@@ -34,10 +34,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.clock import RealClock
-from semistream.relation.arrow_file import ArrowFileRelation
-from semistream.relation.arrow_writer import ArrowFileWriter
-from semistream.relation.base import CODE_COLUMN
-from semistream.relation.directory import RelationDirectory
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.arrow_file.writer import ArrowFileWriter
+from semistream.relations.base import CODE_COLUMN
 
 CONTENDERS = ("semistream", "semistream, read", "duckdb, 1 thread", "duckdb, all cores")
 KEY_STEP = 3

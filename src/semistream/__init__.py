@@ -15,11 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import semistream.relation  # so that the function below takes the name and keeps it
-
 if TYPE_CHECKING:
-    from semistream.relation.build import BuildProgress, BuildReport
-    from semistream.relation.handle import RelationHandle
+    from semistream.relations.building.build import BuildProgress, BuildReport
+    from semistream.relations.handle import RelationHandle
     from semistream.spark.enrich import enrich, lookup
 
 __version__ = version("semistream")
@@ -45,7 +43,7 @@ def relation(
     Example:
         products = ss.relation("products", key="product_id")
     """
-    from semistream.relation.handle import open_handle
+    from semistream.relations.handle import open_handle
 
     return open_handle(path, key, columns, verify=verify)
 
@@ -79,7 +77,7 @@ def build_relation(
         from semistream.spark.build import build_from_dataframe
 
         return build_from_dataframe(source, on_progress=on_progress, **options)
-    from semistream.relation.build import build_relation as build
+    from semistream.relations.building.build import build_relation as build
 
     return build(source, on_progress=on_progress, **options)
 

@@ -10,8 +10,8 @@ import importlib
 MODULES_WITH_KERNELS = (
     "semistream.keys",
     "semistream.joins.registry",
-    "semistream.relation.build",
-    "semistream.relation.handle",
+    "semistream.relations.building.build",
+    "semistream.relations.handle",
     "semistream.structures.row_queue",
 )
 

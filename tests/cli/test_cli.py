@@ -172,7 +172,7 @@ def test_an_unknown_command_is_refused_with_a_suggestion() -> None:
 def test_control_c_ends_in_one_word_and_without_a_traceback(tmp_path: Path) -> None:
     # A build that lasts, in a process of its own, so that a real signal meets a real command line.
     script = (
-        "import time\nfrom semistream.cli import main as cli\nfrom semistream.relation import build\n"
+        "import time\nfrom semistream.cli import main as cli\nfrom semistream.relations.building import build\n"
         "build.build_relation = lambda *_, **__: (print('building', flush=True), time.sleep(60))\n"
         "cli.main()"
     )

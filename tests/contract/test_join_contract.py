@@ -20,15 +20,15 @@ from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.driver import JoinDriver
 from semistream.joins.reference import reference_join
 from semistream.joins.registry import ALGORITHMS, algorithm_named
-from semistream.relation.arrow_file import ArrowFileRelation
-from semistream.relation.base import Codes
-from semistream.relation.build import build_relation
-from semistream.relation.counting import CountingRelation
-from semistream.relation.directory import RelationDirectory
-from semistream.relation.failing import FailingRelation
-from semistream.relation.memory import MemoryRelation
-from semistream.relation.metered import HDD, MeteredRelation
-from semistream.relation.wrapping import WrappedRelation
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.base import Codes
+from semistream.relations.building.build import build_relation
+from semistream.relations.counting import CountingRelation
+from semistream.relations.failing import FailingRelation
+from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import HDD, MeteredRelation
+from semistream.relations.wrapping import WrappedRelation
 from tests.support.oracle import assert_same_rows
 from tests.support.running import make_driver, run_join
 

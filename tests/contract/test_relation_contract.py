@@ -1,4 +1,4 @@
-"""One behaviour for every relation, wrapped or not: what `semistream.relation.base` promises.
+"""One behaviour for every relation, wrapped or not: what `semistream.relations.base` promises.
 
 A new store or wrapper adds a line to `RELATIONS` and inherits all of it. Every test knows the true rows, reads
 through an access path, and compares.
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 
 from semistream.clock import VirtualClock
-from semistream.relation.arrow_file import ArrowFileRelation
-from semistream.relation.base import CODE_COLUMN, ChangeFeed, CyclicScan, KeyBatch, PageByKey
-from semistream.relation.counting import CountingRelation
-from semistream.relation.failing import FailingRelation
-from semistream.relation.memory import MemoryRelation
-from semistream.relation.metered import HDD, MeteredRelation
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.base import CODE_COLUMN, ChangeFeed, CyclicScan, KeyBatch, PageByKey
+from semistream.relations.counting import CountingRelation
+from semistream.relations.failing import FailingRelation
+from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import HDD, MeteredRelation
 from tests.support.relations import publish_version, random_codes, rows_of_every_type
 
 Open = Callable[[Path, pa.RecordBatch, Sequence[str] | None], Any]

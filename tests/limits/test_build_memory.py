@@ -21,7 +21,7 @@ BUILD = """
 import json, sys
 from pathlib import Path
 import pyarrow as pa
-from semistream.relation.build import build_relation
+from semistream.relations.building.build import build_relation
 
 def peak_bytes():
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))

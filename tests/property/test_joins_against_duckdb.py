@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.registry import ALGORITHMS
-from semistream.relation.arrow_file import ArrowFileRelation
-from semistream.relation.build import build_relation
-from semistream.relation.directory import RelationDirectory
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.building.build import build_relation
 from tests.support.oracle import assert_same_rows, duckdb_join
 from tests.support.running import run_join
 

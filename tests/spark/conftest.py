@@ -22,7 +22,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import semistream as ss
-from semistream.relation.handle import RelationHandle
+from semistream.relations.handle import RelationHandle
 
 CONNECT_SWITCH = "SPARK_CONNECT_MODE_ENABLED"
 SERVER_START_SECONDS_MAX = 90

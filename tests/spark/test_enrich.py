@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 import semistream as ss
 from semistream.errors import BudgetExceeded
 from semistream.joins.reference import reference_join
-from semistream.relation.handle import RelationHandle
+from semistream.relations.handle import RelationHandle
 from semistream.spark.environment import is_connect
 from tests.support.frames import assert_same_table, crossings, frame_of
 from tests.support.oracle import assert_same_rows, duckdb_join

@@ -23,7 +23,7 @@ from semistream.errors import (
     RelationNotFound,
     SemistreamError,
 )
-from semistream.relation.handle import RelationHandle
+from semistream.relations.handle import RelationHandle
 from tests.support.frames import frame_of
 
 Publish = Callable[..., RelationHandle]

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import semistream as ss
 from semistream.budget import parse_bytes
-from semistream.relation.handle import RelationHandle
+from semistream.relations.handle import RelationHandle
 from tests.support.frames import observed
 from tests.support.oracle import assert_same_rows, duckdb_join
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 import semistream as ss
 from semistream.errors import InvalidOption
-from semistream.relation.handle import RelationHandle
+from semistream.relations.handle import RelationHandle
 from tests.support.frames import frame_of
 from tests.support.oracle import assert_same_rows, duckdb_join
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.relation.arrow_writer import ArrowFileWriter
-from semistream.relation.base import CODE_COLUMN
-from semistream.relation.directory import RelationDirectory
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.writer import ArrowFileWriter
+from semistream.relations.base import CODE_COLUMN
 
 _ONE_DAY = datetime.timedelta(days=1)
 

@@ -15,7 +15,7 @@ from tests.tidy.sources import PACKAGE, Source, sources
 FRONT_DOOR = "__init__"
 
 _BASICS = {"errors", "clock", "budget"}
-_CORE = _BASICS | {"structures", "keys", "relation", "joins"}
+_CORE = _BASICS | {"structures", "keys", "relations", "joins"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -23,8 +23,8 @@ ALLOWED: dict[str, set[str]] = {
     "budget": {"errors"},
     "structures": _BASICS,
     "keys": _BASICS | {"structures"},
-    "relation": _BASICS | {"structures", "keys"},
-    "joins": _BASICS | {"structures", "keys", "relation"},
+    "relations": _BASICS | {"structures", "keys"},
+    "joins": _BASICS | {"structures", "keys", "relations"},
     "spark": _CORE,
     "lab": _CORE,
     "warmup": _CORE,
@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
 
 FENCED: dict[str, set[str]] = {
     "pyspark": {"spark", "demo"},
-    "numba": {"structures", "relation"},
+    "numba": {"structures", "relations"},
     "typer": {"cli"},
     "rich": {"cli"},
     "duckdb": set(),
@@ -81,9 +81,9 @@ def test_a_module_imports_only_what_its_layer_may(source: Source) -> None:
     ("place", "line"),
     [
         ("joins/inlj.py", "import pyspark"),
-        ("relation/memory.py", "from semistream.joins.base import Joined"),
-        ("relation/memory.py", "from ..joins import base"),
-        ("relation/memory.py", "from .. import joins"),
+        ("relations/memory.py", "from semistream.joins.base import Joined"),
+        ("relations/memory.py", "from ..joins import base"),
+        ("relations/memory.py", "from .. import joins"),
         ("structures/row_queue.py", "from semistream import keys"),
         ("errors.py", "import semistream.budget"),
         ("joins/driver.py", "import semistream as ss"),
@@ -91,7 +91,7 @@ def test_a_module_imports_only_what_its_layer_may(source: Source) -> None:
         ("spark/enrich.py", "def late():\n    from semistream.demo.run import run_demo"),
         ("joins/adaptive.py", "import numba"),
         ("cli/demo.py", "from pyspark.sql import SparkSession"),
-        ("relation/arrow_file.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import duckdb"),
+        ("relations/arrow_file/reader.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import duckdb"),
     ],
 )
 def test_the_rule_sees_an_import_against_the_direction(place: str, line: str) -> None:
@@ -101,7 +101,7 @@ def test_the_rule_sees_an_import_against_the_direction(place: str, line: str) ->
 @pytest.mark.parametrize(
     ("place", "line"),
     [
-        ("joins/inlj.py", "from semistream.relation.base import KeyBatch"),
+        ("joins/inlj.py", "from semistream.relations.base import KeyBatch"),
         ("joins/inlj.py", "from .base import Joined"),
         ("joins/inlj.py", "from . import base"),
         ("keys.py", "from semistream.structures.compiled import kernel"),

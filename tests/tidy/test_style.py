@@ -37,11 +37,11 @@ WHOLE_COLUMNS = {"iterrows", "itertuples", "to_pylist"}
 """Methods that make a Python object of every row or value."""
 ONE_VALUE = "as_py"
 """The method that makes one; a loop around it makes many."""
-ROW_LAYERS = {"structures", "relation", "joins", "spark"}
+ROW_LAYERS = {"structures", "relations", "joins", "spark"}
 LOOPS_WITH_A_REASON: dict[tuple[str, str], str] = {
     ("joins/reference.py", "reference_join"): "the oracle is slow on purpose",
-    ("relation/external_sort.py", "_write_run"): "one code a block of many rows",
-    ("relation/key_watch.py", "described_key"): "one value a key column, for a message",
+    ("relations/building/external_sort.py", "_write_run"): "one code a block of many rows",
+    ("relations/building/key_watch.py", "described_key"): "one value a key column, for a message",
 }
 """(module, function) where values leave Arrow one by one, and why that is not one a row."""
 
@@ -169,7 +169,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
     reads_the_clock: [
         ("joins/driver.py", "import time\nstart = time.perf_counter()"),
         ("spark/enrich.py", "from time import time"),
-        ("relation/directory.py", "import datetime\nnow = datetime.datetime.now()"),
+        ("relations/arrow_file/directory.py", "import datetime\nnow = datetime.datetime.now()"),
         ("lab/arrivals.py", "measure = time.monotonic"),
     ],
     hidden_randomness: [
@@ -180,7 +180,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
     ],
     loops_over_rows: [
         ("joins/driver.py", "def f(column):\n    return [v.as_py() for v in column]"),
-        ("relation/memory.py", "rows = table.to_pylist()"),
+        ("relations/memory.py", "rows = table.to_pylist()"),
         ("spark/enrich.py", "for row in frame.itertuples():\n    pass"),
     ],
     wordless_assertion: [("budget.py", "assert x > 0")],

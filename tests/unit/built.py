@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.keys import KeyCodec
-from semistream.relation.base import CODE_COLUMN
-from semistream.relation.directory import RelationDirectory
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.base import CODE_COLUMN
 
 TINY = 300_000
 """A `memory` that a few ten thousand rows exceed many times over."""

@@ -16,10 +16,10 @@ import pytest
 from semistream.clock import Clock, VirtualClock
 from semistream.joins.access_paths import TRIAL_SHARE, AccessPaths
 from semistream.joins.matching import codes_of
-from semistream.relation.base import Codes
-from semistream.relation.memory import MemoryRelation
-from semistream.relation.metered import HDD, NVME, MeteredRelation
-from semistream.relation.wrapping import WrappedRelation
+from semistream.relations.base import Codes
+from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import HDD, NVME, MeteredRelation
+from semistream.relations.wrapping import WrappedRelation
 
 PATHS = ("keys", "pages", "scan")
 UNLIMITED = 1 << 30

@@ -28,13 +28,13 @@ from semistream.errors import (
     RelationCorrupt,
     RelationRefused,
 )
-from semistream.relation import page_cache, page_source
-from semistream.relation.arrow_file import ArrowFileRelation
-from semistream.relation.arrow_writer import ArrowFileWriter
-from semistream.relation.base import CODE_COLUMN
-from semistream.relation.checksum import checksum_bytes, checksum_words, first_damaged
-from semistream.relation.directory import RelationDirectory
-from semistream.relation.page_index import PAGE_FIELDS
+from semistream.relations.arrow_file import page_cache, page_source
+from semistream.relations.arrow_file.checksum import checksum_bytes, checksum_words, first_damaged
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.page_index import PAGE_FIELDS
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.arrow_file.writer import ArrowFileWriter
+from semistream.relations.base import CODE_COLUMN
 from tests.support.relations import FLAT_COLUMNS, publish_version, random_codes, rows_of_every_type
 
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux's accounting")

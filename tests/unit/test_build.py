@@ -20,11 +20,11 @@ from semistream.errors import (
     RelationRefused,
 )
 from semistream.keys import KeyCodec
-from semistream.relation import build as build_module
-from semistream.relation.arrow_writer import ArrowFileWriter
-from semistream.relation.build import BuildProgress, Phase, build_relation
-from semistream.relation.directory import RelationDirectory
-from semistream.relation.external_sort import ExternalSort
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.writer import ArrowFileWriter
+from semistream.relations.building import build as build_module
+from semistream.relations.building.build import BuildProgress, Phase, build_relation
+from semistream.relations.building.external_sort import ExternalSort
 from tests.unit.built import TINY, assert_holds, current_rows, products, staging_of
 
 # Sorting

@@ -19,8 +19,8 @@ from semistream.joins.driver import ON_MISS, JoinDriver, OutputColumns
 from semistream.joins.reference import reference_join
 from semistream.joins.registry import ALGORITHMS
 from semistream.keys import KeyCodec, KeyCodes
-from semistream.relation.base import CODE_COLUMN
-from semistream.relation.memory import MemoryRelation
+from semistream.relations.base import CODE_COLUMN
+from semistream.relations.memory import MemoryRelation
 from tests.support.operators import FaultyJoin, WaitingJoin
 from tests.support.oracle import assert_same_rows
 from tests.support.running import make_driver, run_join

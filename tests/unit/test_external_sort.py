@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from semistream.relation import external_sort
-from semistream.relation.base import CODE_COLUMN
-from semistream.relation.external_sort import ExternalSort, split_to_bytes, stable_order
+from semistream.relations.base import CODE_COLUMN
+from semistream.relations.building import external_sort
+from semistream.relations.building.external_sort import ExternalSort, split_to_bytes, stable_order
 
 SCHEMA = pa.schema(
     [

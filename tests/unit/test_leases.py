@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from semistream.errors import EnvironmentUnfit, InvalidOption, RelationCorrupt
-from semistream.relation.directory import RelationDirectory
-from semistream.relation.leases import leased_versions, pin_version
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.leases import leased_versions, pin_version
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -143,8 +143,8 @@ def test_processes_that_come_at_once_agree(directory: RelationDirectory) -> None
     script = f"""
     import os, sys
     sys.path.insert(0, {str(SOURCE)!r})
-    from semistream.relation.directory import RelationDirectory
-    from semistream.relation.leases import pin_version
+    from semistream.relations.arrow_file.directory import RelationDirectory
+    from semistream.relations.arrow_file.leases import pin_version
     directory = RelationDirectory(sys.argv[1])
     results = []
     for worker in range(1, 9):

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from semistream.errors import BudgetExceeded, ColumnCollision, ColumnNotFound, InvalidOption, KeyMismatch
-from semistream.relation.build import build_relation
-from semistream.relation.handle import Lookup, RelationHandle, open_handle
+from semistream.relations.building.build import build_relation
+from semistream.relations.handle import Lookup, RelationHandle, open_handle
 from semistream.spark.plan import EnrichPlan, check_arguments, make_plan, metric_names
 
 Publish = Callable[..., RelationHandle]

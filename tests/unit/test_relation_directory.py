@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from semistream.errors import EnvironmentUnfit, RelationCorrupt, RelationNotFound, RelationRefused
-from semistream.relation.directory import RelationDirectory, StagedVersion
-from semistream.relation.durable import try_lock
-from semistream.relation.leases import pin_version
-from semistream.relation.manifest import Manifest
+from semistream.relations.arrow_file.directory import RelationDirectory, StagedVersion
+from semistream.relations.arrow_file.durable import try_lock
+from semistream.relations.arrow_file.leases import pin_version
+from semistream.relations.arrow_file.manifest import Manifest
 
 SOURCE = Path(__file__).parents[2] / "src"
 

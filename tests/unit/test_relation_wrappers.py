@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from semistream.clock import VirtualClock
-from semistream.relation.arrow_file import ArrowFileRelation
-from semistream.relation.base import CODE_COLUMN, ChangeFeed, CyclicScan, KeyBatch, PageByKey, RelationInfo
-from semistream.relation.counting import CountingRelation, ReadCounts
-from semistream.relation.failing import FailingRelation
-from semistream.relation.memory import MemoryRelation
-from semistream.relation.metered import HDD, NVME, SSD, IoProfile, MeteredRelation
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.base import CODE_COLUMN, ChangeFeed, CyclicScan, KeyBatch, PageByKey, RelationInfo
+from semistream.relations.counting import CountingRelation, ReadCounts
+from semistream.relations.failing import FailingRelation
+from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import HDD, NVME, SSD, IoProfile, MeteredRelation
 from tests.support.relations import publish_version
 
 ROWS = pa.record_batch(

@@ -21,8 +21,8 @@ from semistream.errors import (
     RelationNotFound,
     SemistreamError,
 )
-from semistream.relation.base import CODE_COLUMN
-from semistream.relation.build import build_relation
+from semistream.relations.base import CODE_COLUMN
+from semistream.relations.building.build import build_relation
 from tests.unit.built import assert_holds, current_rows, products, staging_of
 
 # Sources

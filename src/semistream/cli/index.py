@@ -12,7 +12,7 @@ from semistream.budget import format_bytes
 from semistream.demo.display import thousands
 
 if TYPE_CHECKING:
-    from semistream.relation.build import BuildReport
+    from semistream.relations.building.build import BuildReport
 
 
 def index(
@@ -46,7 +46,7 @@ def index(
     assert key_columns is not None, "typer let a missing key pass"
     with watching(RealClock()) as display:
         display.begin(f"Indexing {source}")
-        from semistream.relation.build import build_relation
+        from semistream.relations.building.build import build_relation
 
         report = build_relation(
             source,

@@ -5,8 +5,9 @@ the store, on the device and on how many keys are missing at once, so nothing is
 *reads* for the keys at hand times the seconds one of its reads has taken so far.
 
 A path without a price is tried once, but only if it could win: a page, which holds at least the rows of one key, is
-not read faster than a key, and no store delivers bytes faster than memory does. Prices change (a page cache warms up, a disk gets busy),
-so a path that lost is tried again when that would cost no more than a hundredth of what was spent since.
+not read faster than a key, and no store delivers bytes faster than memory does. Prices change (a page cache warms up, a
+disk gets busy), so a path that lost is tried again when that would cost no more than a hundredth of what was spent
+since.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 from semistream.clock import Clock
 from semistream.joins.base import Numbers
 from semistream.joins.matching import codes_of
-from semistream.relation.base import CyclicScan, KeyBatch, PageByKey, RelationInfo
+from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, RelationInfo
 
 LEARNING_RATE = 0.2
 """Weight of the newest measurement: five reads make an old price irrelevant, one outlier does not."""

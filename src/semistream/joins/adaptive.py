@@ -46,7 +46,7 @@ from semistream.joins.matching import (
     read_scratch_bytes,
 )
 from semistream.joins.remembered import RememberedRows
-from semistream.relation.base import KeyBatch
+from semistream.relations.base import KeyBatch
 from semistream.structures.code_set import CODES_MIN, CodeSet
 from semistream.structures.distinct import distinct
 from semistream.structures.frequency import FrequencySketch

@@ -27,7 +27,7 @@ from semistream.joins.matching import (
     ranges_of,
     read_scratch_bytes,
 )
-from semistream.relation.base import KeyBatch
+from semistream.relations.base import KeyBatch
 from semistream.structures.distinct import distinct
 
 WORK_BYTES_PER_ROW = 200

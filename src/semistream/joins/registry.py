@@ -11,7 +11,7 @@ from semistream.errors import check_choice
 from semistream.joins.adaptive import AdaptiveJoin
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.inlj import IndexNestedLoopJoin
-from semistream.relation.base import KeyBatch
+from semistream.relations.base import KeyBatch
 
 AUTO = "auto"
 """Leave the choice to us."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import ColumnNotFound, InvalidOption, did_you_mean
-from semistream.relation.build import BuildProgress, BuildReport, build_relation
+from semistream.relations.building.build import BuildProgress, BuildReport, build_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

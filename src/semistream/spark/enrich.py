@@ -20,7 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, StructField, Struct
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidOption
-from semistream.relation.handle import Lookup, RelationHandle
+from semistream.relations.handle import Lookup, RelationHandle
 from semistream.spark import worker
 from semistream.spark.counts import CARRIES_ROW, observed
 from semistream.spark.environment import arrow_batch_rows, ensure_workers_can_import, worker_count

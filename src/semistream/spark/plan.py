@@ -32,7 +32,7 @@ from semistream.joins.adaptive import OUTPUT_SHARE, least_memory_bytes
 from semistream.joins.driver import ON_MISS, OnMiss
 from semistream.joins.registry import algorithm_named
 from semistream.keys import KeyCodec, check_same_family
-from semistream.relation.handle import Lookup, RelationHandle, payload_schema
+from semistream.relations.handle import Lookup, RelationHandle, payload_schema
 
 HIDDEN = "__semistream"
 """Name of the column that carries answers and counts through Spark."""

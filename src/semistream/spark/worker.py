@@ -28,10 +28,10 @@ from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.balance import Balance
 from semistream.joins.driver import JoinDriver, OutputColumns
 from semistream.joins.registry import algorithm_named
-from semistream.relation.arrow_file import ArrowFileRelation
-from semistream.relation.directory import RelationDirectory
-from semistream.relation.handle import RelationHandle
-from semistream.relation.leases import pin_version
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.leases import pin_version
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.handle import RelationHandle
 from semistream.spark.counts import BatchCounts, LookupCounts, counts_column
 from semistream.spark.plan import EnrichPlan, LookupPlan
 from semistream.spark.seats import NO_SEAT, leave_seat, take_seat

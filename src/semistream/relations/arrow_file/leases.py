@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 from semistream.clock import wall_time_s
 from semistream.errors import EnvironmentUnfit, InvalidOption, RelationCorrupt
-from semistream.relation.durable import NOT_WRITABLE, locked, must_be_writable
+from semistream.relations.arrow_file.durable import NOT_WRITABLE, locked, must_be_writable
 
 if TYPE_CHECKING:
-    from semistream.relation.directory import RelationDirectory
+    from semistream.relations.arrow_file.directory import RelationDirectory
 
 LEASES = "leases"
 LOCK = ".lock"

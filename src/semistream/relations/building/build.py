@@ -39,12 +39,12 @@ from semistream.errors import (
     did_you_mean,
 )
 from semistream.keys import CODE_VERSION, KeyCodec
-from semistream.relation.arrow_writer import PAGE_BYTES, ArrowFileWriter, WrittenFile
-from semistream.relation.base import CODE_COLUMN
-from semistream.relation.directory import RelationDirectory, StagedVersion
-from semistream.relation.external_sort import ExternalSort
-from semistream.relation.key_watch import KeyWatch, described_key
-from semistream.relation.sources import Source, SourceLike, open_source
+from semistream.relations.arrow_file.directory import RelationDirectory, StagedVersion
+from semistream.relations.arrow_file.writer import PAGE_BYTES, ArrowFileWriter, WrittenFile
+from semistream.relations.base import CODE_COLUMN
+from semistream.relations.building.external_sort import ExternalSort
+from semistream.relations.building.key_watch import KeyWatch, described_key
+from semistream.relations.building.sources import Source, SourceLike, open_source
 
 _CODE_BYTES_MAX = GIB
 """Rows of one code stand on one page, and 32-bit string offsets end at 2 GiB."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from semistream.relation.base import Codes, Relation
-from semistream.relation.wrapping import WrappedRelation
+from semistream.relations.base import Codes, Relation
+from semistream.relations.wrapping import WrappedRelation
 
 
 class FailingRelation(WrappedRelation):

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.keys import KeyCodec
-from semistream.relation.base import CODE_COLUMN, Codes, RelationInfo
-from semistream.relation.page_index import Int64s, int64_array, int64_view
-from semistream.relation.plain_layout import plain_batch, plain_schema, row_bytes
+from semistream.relations.arrow_file.page_index import Int64s, int64_array, int64_view
+from semistream.relations.arrow_file.plain_layout import plain_batch, plain_schema, row_bytes
+from semistream.relations.base import CODE_COLUMN, Codes, RelationInfo
 
 PAGE_ROWS = 1024
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from semistream.clock import VirtualClock
-from semistream.relation.base import Codes, Relation
-from semistream.relation.wrapping import WrappedRelation
+from semistream.relations.base import Codes, Relation
+from semistream.relations.wrapping import WrappedRelation
 
 
 @dataclass(frozen=True, slots=True)

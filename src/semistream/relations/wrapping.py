@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 
-from semistream.relation.base import (
+from semistream.relations.base import (
     ChangeFeed,
     Codes,
     CyclicScan,

@@ -36,7 +36,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import GIB, KIB
-from semistream.relation.base import CODE_COLUMN, Codes
+from semistream.relations.base import CODE_COLUMN, Codes
 
 _FAN_IN = 64
 """Runs merged at once: each holds a file descriptor and, between rounds, up to one block."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from semistream.errors import DuplicateKey
 from semistream.keys import Rows, keys_equal
-from semistream.relation.base import CODE_COLUMN, Codes
+from semistream.relations.base import CODE_COLUMN, Codes
 
 
 class KeyWatch:

@@ -4,8 +4,8 @@ A path is a file, a directory (searched to its depths; names that begin with `_`
 Directories named `column=value`, as Spark and Hive write them, become columns: integers where all values are, text
 otherwise. All files must agree with the first one in the columns that are used.
 
-Formats are those of `semistream.relation.source_formats`; batches leave in the types that
-`semistream.relation.stored_types` lists.
+Formats are those of `semistream.relations.building.source_formats`; batches leave in the types that
+`semistream.relations.building.stored_types` lists.
 
 Memory: a batch is at most `BATCH_BYTES`, unless one row is larger, beside what the format must hold.
 """
@@ -25,9 +25,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from semistream.errors import InvalidOption, RelationNotFound
-from semistream.relation.external_sort import split_to_bytes
-from semistream.relation.source_formats import BATCH_BYTES, explained, format_of
-from semistream.relation.stored_types import stored_field, stored_rows
+from semistream.relations.building.external_sort import split_to_bytes
+from semistream.relations.building.source_formats import BATCH_BYTES, explained, format_of
+from semistream.relations.building.stored_types import stored_field, stored_rows
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 

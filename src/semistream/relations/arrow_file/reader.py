@@ -30,14 +30,14 @@ import pyarrow as pa
 
 from semistream.budget import MIB
 from semistream.errors import ColumnCollision, ColumnNotFound, RelationCorrupt, check_choice, did_you_mean
-from semistream.relation.base import CODE_COLUMN, Codes, RelationInfo
-from semistream.relation.checksum import checksum_bytes
-from semistream.relation.directory import RelationDirectory
-from semistream.relation.gather_pages import OVERHANG_BYTES, list_rows, locate
-from semistream.relation.manifest import REBUILD, Manifest
-from semistream.relation.page_columns import FoundRows, RowGatherer
-from semistream.relation.page_index import Int64s, PageIndex
-from semistream.relation.page_source import Window, open_pages
+from semistream.relations.arrow_file.checksum import checksum_bytes
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.gather_pages import OVERHANG_BYTES, list_rows, locate
+from semistream.relations.arrow_file.manifest import REBUILD, Manifest
+from semistream.relations.arrow_file.page_columns import FoundRows, RowGatherer
+from semistream.relations.arrow_file.page_index import Int64s, PageIndex
+from semistream.relations.arrow_file.page_source import Window, open_pages
+from semistream.relations.base import CODE_COLUMN, Codes, RelationInfo
 
 Access = Literal["map", "read"]
 """How pages are read: from a map of the file, or with reads into a private buffer."""

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from semistream.errors import ColumnNotFound, InvalidOption, RelationCorrupt, did_you_mean
 from semistream.keys import CODE_VERSION
-from semistream.relation.arrow_file import ArrowFileRelation
-from semistream.relation.base import RelationInfo
-from semistream.relation.directory import RelationDirectory
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.base import RelationInfo
 
 _verified: set[tuple[str, int]] = set()
 

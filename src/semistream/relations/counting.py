@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from semistream.relation.base import Codes, Relation
-from semistream.relation.wrapping import WrappedRelation
+from semistream.relations.base import Codes, Relation
+from semistream.relations.wrapping import WrappedRelation
 
 
 @dataclass(slots=True)

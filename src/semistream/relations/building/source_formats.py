@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from semistream.budget import KIB, MIB
 from semistream.errors import InvalidOption
-from semistream.relation.external_sort import split_to_bytes
+from semistream.relations.building.external_sort import split_to_bytes
 
 BATCH_BYTES = 4 * MIB
 """Batches handed on are about this large: enough for vectorised work, little beside any sensible budget."""

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from semistream.relation.base import Codes
-from semistream.relation.gather_pages import (
+from semistream.relations.arrow_file.gather_pages import (
     OVERHANG_BYTES,
     copy_strings,
     find_strings,
@@ -23,9 +22,17 @@ from semistream.relation.gather_pages import (
     gather_values,
     gather_wide_values,
 )
-from semistream.relation.page_index import NO_BUFFER, ColumnLayout, Int64s, PageIndex, int64_array, layout_of
-from semistream.relation.page_source import HeldPages
-from semistream.relation.plain_layout import VALIDITY_BYTES, column_row_bytes
+from semistream.relations.arrow_file.page_index import (
+    NO_BUFFER,
+    ColumnLayout,
+    Int64s,
+    PageIndex,
+    int64_array,
+    layout_of,
+)
+from semistream.relations.arrow_file.page_source import HeldPages
+from semistream.relations.arrow_file.plain_layout import VALIDITY_BYTES, column_row_bytes
+from semistream.relations.base import Codes
 
 BATCH_BYTES_MAX = 2**31 - 1
 """Most bytes that a string column with 32-bit offsets can hold."""

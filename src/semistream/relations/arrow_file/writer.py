@@ -26,12 +26,12 @@ import pyarrow as pa
 
 from semistream.clock import wall_time_s
 from semistream.errors import ColumnCollision
-from semistream.relation.base import CODE_COLUMN, Codes
-from semistream.relation.checksum import WORD_BYTES, checksum_bytes, checksum_words
-from semistream.relation.directory import StagedVersion
-from semistream.relation.manifest import Manifest
-from semistream.relation.page_index import NO_BUFFER, index_schema, int64_view, layout_of, write_index
-from semistream.relation.plain_layout import plain_batch, plain_schema, row_bytes, row_bytes_by_column
+from semistream.relations.arrow_file.checksum import WORD_BYTES, checksum_bytes, checksum_words
+from semistream.relations.arrow_file.directory import StagedVersion
+from semistream.relations.arrow_file.manifest import Manifest
+from semistream.relations.arrow_file.page_index import NO_BUFFER, index_schema, int64_view, layout_of, write_index
+from semistream.relations.arrow_file.plain_layout import plain_batch, plain_schema, row_bytes, row_bytes_by_column
+from semistream.relations.base import CODE_COLUMN, Codes
 
 PAGE_BYTES = 128 * 1024
 """One read of the device: below it a read costs a seek whatever it brings, above it mostly rows nobody asked for."""

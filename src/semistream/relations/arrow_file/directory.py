@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semistream.errors import RelationCorrupt, RelationNotFound, RelationRefused
-from semistream.relation.durable import (
+from semistream.relations.arrow_file.durable import (
     NOT_WRITABLE,
     locked,
     must_be_writable,
@@ -36,8 +36,8 @@ from semistream.relation.durable import (
     try_lock,
     write_synced,
 )
-from semistream.relation.leases import LEASES, LOCK, leased_versions, parse_version_line, version_line
-from semistream.relation.manifest import Manifest
+from semistream.relations.arrow_file.leases import LEASES, LOCK, leased_versions, parse_version_line, version_line
+from semistream.relations.arrow_file.manifest import Manifest
 
 CURRENT = "CURRENT"
 VERSIONS_KEPT = 2

@@ -1,0 +1,1 @@
+"""The embedded store: versions of sorted Arrow pages in a directory."""
