@@ -7,6 +7,7 @@ replays its one example. `ARGS="--hypothesis-profile=deep"` searches longer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -36,12 +37,14 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f'One seed for order and examples; to replay this run: make test ARGS="--randomly-seed={seed}"'
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    # Before the others: `-m "not spark"` chooses by marks.
     for item in items:
         if SPARK_TESTS in item.path.parents:
             item.add_marker(pytest.mark.spark)
-    # A stable sort after the shuffle: what fails fast fails first, and a Spark session is started once, at the end.
+    yield
+    # After the shuffle, and stable: what fails fast fails first, and a Spark session is started once, at the end.
     items.sort(key=_cost_class)
 
 

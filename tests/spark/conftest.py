@@ -38,7 +38,9 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     # Not UTC, so that a value that is shifted by the zone of the session does not stay unnoticed.
     "spark.sql.session.timeZone": "America/New_York",
-    # A run of tests is over before the thorough compiler of the JVM has paid for itself.
+    # Most queries here have few rows: compiling code for each of them takes a third of the time of all tests. For the
+    # same reason the JVM does without the more thorough of its two compilers.
+    "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 

@@ -39,27 +39,19 @@ except EnvironmentUnfit as error:
 
 
 @pytest.fixture
-def bare_python(tmp_path: Path) -> Path:
-    """An interpreter of the same version without any installed package; Spark brings its own part of pyspark along."""
-    return _interpreter(tmp_path / "bare", packages=None)
-
-
-@pytest.fixture
-def python_without_semistream(tmp_path: Path) -> Path:
-    """An interpreter with all packages of this environment but one."""
+def other_python(tmp_path: Path) -> Path:
+    """An interpreter of the same version with all packages of this environment but one."""
     packages = tmp_path / "packages"
     packages.mkdir()
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if "semistream" not in path.name and path.suffix != ".pth":
             (packages / path.name).symlink_to(path)
-    return _interpreter(tmp_path / "other", packages=packages)
-
-
-def _interpreter(folder: Path, packages: Path | None) -> Path:
-    folder.mkdir()
-    python = folder / "python3"
-    path = f'PYTHONPATH="$PYTHONPATH:{packages}" ' if packages else ""
-    python.write_text(f'#!/bin/sh\n{path}exec "{Path(sys.executable).resolve()}" -S "$@"\n')
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    # Without `site`, which would find the packages that stand beside the interpreter.
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec "{Path(sys.executable).resolve()}" -S "$@"\n'
+    )
     python.chmod(0o755)
     return python
 
@@ -79,21 +71,13 @@ def run(tmp_path: Path, **environment: str) -> str:
     return finished.stdout
 
 
-def test_workers_use_the_script_s_python_whatever_python3_the_path_has(tmp_path: Path, bare_python: Path) -> None:
-    path = os.pathsep.join((str(bare_python.parent), os.environ["PATH"]))
+def test_workers_use_the_script_s_python_whatever_python3_the_path_has(tmp_path: Path, other_python: Path) -> None:
+    path = os.pathsep.join((str(other_python.parent), os.environ["PATH"]))
     assert run(tmp_path, PATH=path).strip() == "FOUND ['-', 'ant']"
 
 
-def test_workers_that_lack_semistream_are_named_with_what_to_set(
-    tmp_path: Path, python_without_semistream: Path
-) -> None:
-    said = run(tmp_path, PYSPARK_PYTHON=str(python_without_semistream))
+def test_workers_that_lack_semistream_are_named_with_what_to_set(tmp_path: Path, other_python: Path) -> None:
+    said = run(tmp_path, PYSPARK_PYTHON=str(other_python))
     assert "UNFIT the Python workers of this Spark session cannot import semistream" in said
     assert "No module named 'semistream'" in said
-    assert f"set PYSPARK_PYTHON={sys.executable} before the session" in said
-
-
-def test_workers_that_lack_everything_are_named_with_what_to_set(tmp_path: Path, bare_python: Path) -> None:
-    said = run(tmp_path, PYSPARK_PYTHON=str(bare_python))
-    assert "UNFIT the Python workers of this Spark session cannot import semistream" in said
     assert f"set PYSPARK_PYTHON={sys.executable} before the session" in said

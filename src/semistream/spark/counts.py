@@ -70,8 +70,8 @@ def counts_column(counts: list[int], length: int) -> pa.Array:
     )
 
 
-def observed(counts: Column, lookup_names: list[str], workers: int) -> list[Column]:
-    """The aggregates that turn a column of counts into metrics.
+def observed(counts: Column, lookup_names: list[str], workers: int, kept: Column) -> list[Column]:
+    """The aggregates that turn a column of counts into metrics; `kept` says which rows are put out.
 
     With several lookups each count is given in total and for each relation.
     """
@@ -90,7 +90,7 @@ def observed(counts: Column, lookup_names: list[str], workers: int) -> list[Colu
         sums = [total(positions[i, name]) for i in range(len(lookup_names))]
         metrics.append(sum(sums[1:], start=sums[0]).alias(name))
     metrics.append(_bytes_held(counts, workers).alias("bytes_held"))
-    metrics.append(F.count(F.when(F.coalesce(counts[CARRIES_ROW], F.lit(1)) == 1, 1)).alias("rows_out"))
+    metrics.append(F.count(F.when(kept, 1)).alias("rows_out"))
     if len(lookup_names) > 1:
         metrics += [
             total(positions[i, name]).alias(f"{relation}.{name}")

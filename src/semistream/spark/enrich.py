@@ -9,6 +9,7 @@ twice; a node that collects metrics stops that.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,8 @@ def enrich(
     counted = df.observe(f"{label}_in", F.count(F.lit(1)).alias("rows_in"))
     joined = _by_answers(counted, plan) if plan.way == "answers" else _by_rows(counted, plan)
     counts = F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col(HIDDEN)
-    seen = joined.observe(label, *observed(counts, lookup_names, plan.workers))
+    kept = _is_kept(plan)
+    seen = joined.observe(label, *observed(counts, lookup_names, plan.workers, kept)).where(kept)
     return _without_hidden(seen, df.columns, plan)
 
 
@@ -292,14 +294,21 @@ def _with_names(body: _RowsBody, stream: Sequence[str], result: Sequence[str]) -
     return run
 
 
+def _is_kept(plan: EnrichPlan) -> Column:
+    """Whether a row belongs to the output: neither left out by `on_miss` nor there only to carry counts."""
+    if plan.way == "rows":
+        return F.coalesce(F.col(HIDDEN)[CARRIES_ROW], F.lit(1)) == 1
+    if plan.lookups[0].on_miss != "drop":
+        return F.lit(True)
+    found = [F.col(HIDDEN)[f"r{i}"].isNotNull() for i in range(len(plan.lookups))]
+    return functools.reduce(lambda a, b: a & b, found)
+
+
 def _without_hidden(df: DataFrame, stream_columns: Sequence[str], plan: EnrichPlan) -> DataFrame:
     if plan.way == "rows":
-        return df.where(F.coalesce(F.col(HIDDEN)[CARRIES_ROW], F.lit(1)) == 1).drop(HIDDEN)
+        return df.drop(HIDDEN)
     answer = F.col(HIDDEN)
     added = [answer[f"r{i}"][name].alias(name) for i, p in enumerate(plan.lookups) for name in p.lookup.output_names]
-    if plan.lookups[0].on_miss == "drop":
-        for i in range(len(plan.lookups)):
-            df = df.where(answer[f"r{i}"].isNotNull())
     return df.select(*(_column(column) for column in stream_columns), *added)
 
 

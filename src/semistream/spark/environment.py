@@ -59,7 +59,10 @@ def _configured_python_is_ours(session: SparkSession) -> bool:
     if is_connect(session) or configured is None or not _runs_here(session):
         return False
     found = shutil.which(configured)
-    return found is not None and os.path.samefile(found, sys.executable)
+    if found is None or not os.path.samefile(found, sys.executable):
+        return False
+    # The interpreters of all virtual environments may be links to one file: what they import depends on the folder.
+    return os.path.samefile(os.path.dirname(found), os.path.dirname(sys.executable))
 
 
 def _try_import(session: SparkSession) -> None:
