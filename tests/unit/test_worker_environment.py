@@ -12,15 +12,11 @@ from semistream.errors import EnvironmentUnfit
 from semistream.spark import environment
 
 
-class Conf(dict[str, str]):
-    """Stands for the options of a session."""
-
-
 class Session:
     """Stands for a session whose first query ends as it is told to."""
 
     def __init__(self, problem: str = "", **options: str) -> None:
-        self.conf = Conf({name.replace("_", "."): value for name, value in options.items()})
+        self.conf = {name.replace("_", "."): value for name, value in options.items()}
         self.asked = 0
         self.schema = None
         self._problem = problem
@@ -28,7 +24,7 @@ class Session:
     def range(self, _: int) -> Session:
         return self
 
-    def mapInArrow(self, *_: Any) -> Session:  # noqa: N802 - Spark's own name
+    def mapInArrow(self, *_: Any) -> Session:
         return self
 
     def collect(self) -> None:
@@ -54,7 +50,7 @@ def cluster(problem: str, identity: str) -> Session:
     ],
 )
 def test_workers_are_counted_from_the_options(options: dict[str, str], workers: int) -> None:
-    assert environment.worker_count(Session(**options)) == workers  # type: ignore[arg-type]
+    assert environment.worker_count(Session(**options)) == workers
 
 
 @pytest.mark.parametrize(
@@ -70,7 +66,7 @@ def test_workers_are_counted_from_the_options(options: dict[str, str], workers: 
 def test_what_ails_a_worker_is_passed_on_with_what_to_set(line: str) -> None:
     session = cluster(f"An exception was thrown:\n  {line}\n\tat org.apache.spark.X", line)
     with pytest.raises(EnvironmentUnfit) as refused:
-        environment.ensure_workers_can_import(session)  # type: ignore[arg-type]
+        environment.ensure_workers_can_import(session)
     message = str(refused.value)
     assert message.startswith("the Python workers of this Spark session cannot import semistream")
     assert line.rstrip(".") in message
@@ -80,22 +76,22 @@ def test_what_ails_a_worker_is_passed_on_with_what_to_set(line: str) -> None:
 
 def test_a_failure_of_another_kind_is_not_blamed_on_python() -> None:
     with pytest.raises(RuntimeError, match="no executor"):
-        environment.ensure_workers_can_import(cluster("no executor is there", "busy"))  # type: ignore[arg-type]
+        environment.ensure_workers_can_import(cluster("no executor is there", "busy"))
 
 
 def test_a_session_is_asked_once() -> None:
     session = cluster("", "asked once")
     for _ in range(3):
-        environment.ensure_workers_can_import(session)  # type: ignore[arg-type]
+        environment.ensure_workers_can_import(session)
     assert session.asked == 1
 
 
 def test_another_environment_of_the_same_interpreter_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     ours = Session(spark_master="local[2]", spark_app_id="ours")
-    environment.ensure_workers_can_import(ours)  # type: ignore[arg-type]
+    environment.ensure_workers_can_import(ours)
     (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python3"))
     other = Session(spark_master="local[2]", spark_app_id="other")
-    environment.ensure_workers_can_import(other)  # type: ignore[arg-type]
+    environment.ensure_workers_can_import(other)
     assert (ours.asked, other.asked) == (0, 1)

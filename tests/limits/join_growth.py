@@ -1,0 +1,63 @@
+"""A process that only joins, and tells how much it has grown: run by `test_join_budget`.
+
+It joins the same stream with a small budget first, so that what a process takes once does not count: imports, compiled
+kernels, and the small blocks that NumPy and the C library keep when they are given back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import KIB, MemoryBudget
+from semistream.lab.workloads.zipf import Zipf
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.arrow_file.directory import RelationDirectory
+from tests.support.processes import PeakMemory, held_bytes
+from tests.support.running import make_driver
+
+WARM_UP_BYTES = 256 * KIB
+STREAM_ROWS, BATCH_ROWS = 300_000, 10_000
+
+
+def streams(relation_rows: int) -> dict[str, pa.Table]:
+    """Streams that fill any cache; keys of the relation are all multiples of three."""
+    rng = np.random.default_rng(0)
+    ranks = {
+        "distinct": rng.permutation(relation_rows)[:STREAM_ROWS],
+        "zipf": Zipf(relation_rows, exponent=0.8).sample(rng, STREAM_ROWS),
+    }
+    return {name: pa.table({"id": 3 * keys, "row": np.arange(STREAM_ROWS)}) for name, keys in ranks.items()}
+
+
+def join(relation: Any, stream: pa.Table, algorithm: str, memory_bytes: int) -> MemoryBudget:
+    """Send a stream through an operator and let its output go."""
+    driver, budget = make_driver(relation, stream.schema, ["id"], algorithm=algorithm, memory_bytes=memory_bytes)
+    rows = 0
+    for batch in stream.to_batches(max_chunksize=BATCH_ROWS):
+        rows += sum(len(piece) for piece in driver.push(batch, ["id"]))
+    rows += sum(len(piece) for piece in driver.drain())
+    assert rows == len(stream), f"{rows} rows came out"
+    return budget
+
+
+def main(path: str, algorithm: str, memory_bytes: int) -> None:
+    """Warm up, join, and print the growth."""
+    directory = RelationDirectory(path)
+    relation = ArrowFileRelation(directory, directory.current_version())
+    inputs = streams(relation.info.row_count)
+    for stream in inputs.values():
+        join(relation, stream, algorithm, WARM_UP_BYTES)
+    before_bytes = held_bytes(os.getpid())
+    with PeakMemory(lambda: [os.getpid()]) as watched:
+        counted = [join(relation, stream, algorithm, memory_bytes).peak_bytes for stream in inputs.values()]
+    print(json.dumps({"growth_bytes": watched.peak_bytes - before_bytes, "counted_bytes": max(counted)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,80 @@
+"""Queries whose Python workers are watched from outside: run by `tests/limits/test_worker_memory.py`.
+
+All queries share one driver, but each has workers of its own: Spark keeps a pool of them for each environment, and
+every query sets a variable of its own there. They are killed when their query is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+
+import semistream as ss
+from semistream.spark import enrich as entry_points
+from tests.support.processes import PeakMemory, python_workers
+
+MARK = "SEMISTREAM_TEST_QUERY"
+WORKERS = 2
+TRIES_MAX = 3
+
+make_plan = entry_points.make_plan
+
+
+def start_spark() -> SparkSession:
+    """Spark on as many cores as there shall be workers."""
+    builder = SparkSession.builder.master(f"local[{WORKERS}]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "OFF")
+    return builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+
+
+def run_query(spark: SparkSession, query: dict[str, Any]) -> dict[str, Any]:
+    """Enrich a stream, throw the rows away, and return the most that its workers held together."""
+    ways: list[str] = []
+
+    def planned(*arguments: Any, **options: Any) -> Any:
+        # An empty relation has no large rows and would be joined the other way.
+        plan = make_plan(*arguments, **options)
+        ways.append(query.get("way") or plan.way)
+        return replace(plan, way=ways[-1])
+
+    entry_points.make_plan = planned
+    for number in range(TRIES_MAX):
+        mark = {MARK: f"{query['name']} {number}"}
+        spark.sparkContext.environment.update(mark)
+        stream = spark.read.parquet(query["stream"])
+        enriched = ss.enrich(stream, ss.relation(query["relation"]), on="id", memory=query["memory_bytes"])
+        with PeakMemory(lambda mark=mark: python_workers(**mark)) as watched:
+            enriched.write.format("noop").mode("overwrite").save()
+        end_workers(mark)
+        # Now and then Spark starts a worker more than it needs, which cannot be compared with anything.
+        if watched.processes == WORKERS:
+            break
+    return {"peak_bytes": watched.peak_bytes, "workers": watched.processes, "way": ways[-1]}
+
+
+def end_workers(mark: dict[str, str]) -> None:
+    """End the workers of a query and the process that forks them."""
+    workers = python_workers(**mark)
+    for pid in {psutil.Process(pid).ppid() for pid in workers} | set(workers):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def main(queries: str) -> None:
+    """Run the queries and print what was seen of each."""
+    spark = start_spark()
+    found = {query["name"]: run_query(spark, query) for query in json.loads(queries)}
+    spark.stop()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
