@@ -115,9 +115,10 @@ def lookup(
 ) -> Any:
     """Look a key up as a column: a struct of the relation's columns, or an array of structs where keys repeat.
 
-    With columns it is a `Column`; without, a function of columns that can also be registered for SQL. Use `enrich`
-    for whole pipelines: it reports metrics, serves several relations in one pass and answers in pieces. All answers
-    to one Arrow batch of a `lookup` must fit the memory at once.
+    With columns it is a `Column`; without, a function of columns that can also be registered for SQL. A key that the
+    relation lacks is answered by null, or by an empty array. Use `enrich` for whole pipelines: it reports metrics,
+    serves several relations in one pass and answers in pieces. All answers to one Arrow batch of a `lookup` must fit
+    the memory at once.
 
     Args:
         relation: What `semistream.relation` returned.
