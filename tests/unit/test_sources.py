@@ -21,6 +21,8 @@ from semistream.errors import (
     RelationNotFound,
     SemistreamError,
 )
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.base import CODE_COLUMN
 from semistream.relations.building.build import build_relation
 from tests.unit.built import assert_holds, current_rows, products, staging_of
@@ -271,3 +273,12 @@ def test_an_error_of_the_iterable_itself_is_not_blamed_on_the_disk(tmp_path: Pat
 
     with pytest.raises(InvalidOption, match="the given generator could not be read; given: the network is gone"):
         build_relation(broken(), key="product_id", out=tmp_path / "out")
+
+
+def test_timestamps_that_spark_wrote_as_int96_are_instants(tmp_path: Path) -> None:
+    moments = pa.array([0, 1_700_000_000_000_001, None], pa.timestamp("us", "UTC"))
+    table = pa.table({"product_id": [1, 2, 3], "seen_at": moments})
+    pq.write_table(table, tmp_path / "spark.parquet", use_deprecated_int96_timestamps=True)
+    build_relation(tmp_path / "spark.parquet", key="product_id", out=tmp_path / "r")
+    stored = ArrowFileRelation(RelationDirectory(tmp_path / "r"), 1).segment(0).column("seen_at")
+    assert stored.equals(moments)

@@ -35,6 +35,8 @@ BATCH_BYTES = 4 * MIB
 _PARQUET_ROWS_MAX = 32 * 1024
 """Parquet is asked for rows, not bytes, and long strings may hide behind short dictionary numbers."""
 
+_INSTANT = pa.timestamp("us", "UTC")
+
 _PARQUET_BUFFER_BYTES = 256 * KIB
 """Read-ahead of each column; without it Parquet holds whole column chunks in memory."""
 
@@ -65,7 +67,8 @@ class Format(Protocol):
 class _Parquet:
     def schema(self, path: str) -> pa.Schema:
         with self._open(path) as file:
-            return file.schema_arrow
+            instants = _int96_columns(file)
+            return pa.schema([f.with_type(_INSTANT) if f.name in instants else f for f in file.schema_arrow])
 
     def row_count(self, path: str) -> int | None:
         with self._open(path) as file:
@@ -76,13 +79,28 @@ class _Parquet:
             groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
             row_bytes = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1.0)
             batch_rows = max(1, min(_PARQUET_ROWS_MAX, int(BATCH_BYTES / max(1.0, row_bytes))))
-            yield from file.iter_batches(batch_rows, columns=list(columns))
+            instants = _int96_columns(file)
+            for batch in file.iter_batches(batch_rows, columns=list(columns)):
+                yield _with_instants(batch, instants)
 
     def _open(self, path: str) -> pq.ParquetFile:
         # INT96, Spark's default for timestamps, would be read as nanoseconds, in which the year 9999 becomes 1816.
         return pq.ParquetFile(
             path, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False, coerce_int96_timestamp_unit="us"
         )
+
+
+def _int96_columns(file: pq.ParquetFile) -> set[str]:
+    """Columns that Spark wrote as INT96: instants, although Parquet does not say so and Arrow takes off their zone."""
+    columns = (file.schema.column(i) for i in range(len(file.schema)))
+    return {column.path for column in columns if column.physical_type == "INT96"}
+
+
+def _with_instants(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
+    for i, name in enumerate(batch.schema.names):
+        if name in names:
+            batch = batch.set_column(i, name, batch.column(i).view(_INSTANT))
+    return batch
 
 
 class _Csv:
