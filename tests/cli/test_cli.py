@@ -170,22 +170,24 @@ def test_an_unknown_command_is_refused_with_a_suggestion() -> None:
 
 
 def test_control_c_ends_in_one_word_and_without_a_traceback(tmp_path: Path) -> None:
-    # A build that lasts, in a process of its own, so that a real signal meets a real command line.
+    # A build that lasts, in a process of its own, so that a real signal meets a real command line. A shell that runs
+    # the tests in the background has them ignore the signal; a terminal does not.
     script = (
-        "import time\nfrom semistream.cli import main as cli\nfrom semistream.relations.building import build\n"
+        "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from semistream.cli import main as cli\nfrom semistream.relations.building import build\n"
         "build.build_relation = lambda *_, **__: (print('building', flush=True), time.sleep(60))\n"
         "cli.main()"
     )
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", script, "index", "source.csv", "--key", "id", "--out", str(tmp_path / "r")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "building\n"
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "building\n"
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (130, "stopped.\n")
 
 
