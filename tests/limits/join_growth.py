@@ -16,23 +16,20 @@ import pyarrow as pa
 
 from semistream.budget import KIB, MemoryBudget
 from semistream.lab.workloads.zipf import Zipf
-from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.reader import ArrowFileRelation
 from tests.support.processes import PeakMemory, held_bytes
 from tests.support.running import make_driver
 
 WARM_UP_BYTES = 256 * KIB
-STREAM_ROWS, BATCH_ROWS = 300_000, 10_000
+WARM_UP_ROWS, BATCH_ROWS = 40_000, 10_000
 
 
-def streams(relation_rows: int) -> dict[str, pa.Table]:
-    """Streams that fill any cache; keys of the relation are all multiples of three."""
+def streams(relation_rows: int, rows: int) -> list[pa.Table]:
+    """All keys distinct, and Zipf's law; the keys of the relation are multiples of three."""
     rng = np.random.default_rng(0)
-    ranks = {
-        "distinct": rng.permutation(relation_rows)[:STREAM_ROWS],
-        "zipf": Zipf(relation_rows, exponent=0.8).sample(rng, STREAM_ROWS),
-    }
-    return {name: pa.table({"id": 3 * keys, "row": np.arange(STREAM_ROWS)}) for name, keys in ranks.items()}
+    ranks = (rng.permutation(relation_rows)[:rows], Zipf(relation_rows, exponent=0.8).sample(rng, rows))
+    return [pa.table({"id": 3 * keys, "row": np.arange(rows)}) for keys in ranks]
 
 
 def join(relation: Any, stream: pa.Table, algorithm: str, memory_bytes: int) -> MemoryBudget:
@@ -50,12 +47,15 @@ def main(path: str, algorithm: str, memory_bytes: int) -> None:
     """Warm up, join, and print the growth."""
     directory = RelationDirectory(path)
     relation = ArrowFileRelation(directory, directory.current_version())
-    inputs = streams(relation.info.row_count)
-    for stream in inputs.values():
-        join(relation, stream, algorithm, WARM_UP_BYTES)
+    info = relation.info
+    # Twice as many rows as fit, at the least.
+    rows = max(WARM_UP_ROWS, int(2 * memory_bytes / info.row_bytes_mean))
+    inputs = streams(info.row_count, rows)
+    for stream in inputs:
+        join(relation, stream.slice(0, WARM_UP_ROWS), algorithm, WARM_UP_BYTES)
     before_bytes = held_bytes(os.getpid())
     with PeakMemory(lambda: [os.getpid()]) as watched:
-        counted = [join(relation, stream, algorithm, memory_bytes).peak_bytes for stream in inputs.values()]
+        counted = [join(relation, stream, algorithm, memory_bytes).peak_bytes for stream in inputs]
     print(json.dumps({"growth_bytes": watched.peak_bytes - before_bytes, "counted_bytes": max(counted)}))
 
 

@@ -32,6 +32,7 @@ def start_spark() -> SparkSession:
     """Spark on as many cores as there shall be workers."""
     builder = SparkSession.builder.master(f"local[{WORKERS}]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "OFF")
+    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     return builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
 
 
@@ -68,13 +69,13 @@ def end_workers(mark: dict[str, str]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def main(queries: str) -> None:
+def main(queries: list[dict[str, Any]]) -> None:
     """Run the queries and print what was seen of each."""
     spark = start_spark()
-    found = {query["name"]: run_query(spark, query) for query in json.loads(queries)}
+    found = {query["name"]: run_query(spark, query) for query in queries}
     spark.stop()
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(json.loads(sys.argv[1]))
