@@ -225,7 +225,7 @@ class AdaptiveJoin(SemiStreamJoin):
         if self._waiting:
             return 0
         self._remember()
-        rows = rows.first(self._division.rows_per_step)
+        rows = rows.first_part(self._division.rows_per_step)
         self._work.hold(len(rows) * WORK_BYTES_PER_ROW)
         self._waiting = len(rows)
         self.stats.rows += len(rows)

@@ -47,6 +47,11 @@ class StreamRows:
         """The first `count` rows."""
         return StreamRows(self.numbers[:count], self.codes[:count])
 
+    def first_part(self, rows_max: int) -> StreamRows:
+        """The first of as few parts as possible, none longer than `rows_max` and all of about one length."""
+        parts = -(-len(self) // rows_max)
+        return self.first(-(-len(self) // max(1, parts)))
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:

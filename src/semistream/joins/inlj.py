@@ -69,7 +69,7 @@ class IndexNestedLoopJoin(SemiStreamJoin):
         """Take the next rows once the last ones are finished."""
         if len(self._numbers):
             return 0
-        rows = rows.first(self._rows_per_step)
+        rows = rows.first_part(self._rows_per_step)
         self._work.hold(len(rows) * WORK_BYTES_PER_ROW)
         self._numbers = rows.numbers
         self._codes, self._inverse = distinct(rows.codes)

@@ -48,7 +48,7 @@ AGING_PERIODS = 20
 EVICTED_SHARE = 1 / 8
 """Share of what is held that is freed at once: the arena is moved as a whole, so moving must be rare."""
 
-WORK_SHARE = 1 / 32
+WORK_SHARE = 1 / 16
 """What adding and evicting may take in passing, as a share of `bytes_max`."""
 
 _WORK_BYTES_PER_ENTRY = 64

@@ -24,7 +24,9 @@ from semistream.structures.columns import (
     add_lengths,
     copy_bits,
     copy_fixed,
+    copy_pairs,
     copy_strings,
+    copy_values,
     layout_of,
     offsets_from_lengths,
     set_bits,
@@ -122,7 +124,7 @@ class RowArena:
             column.begin_keeping()
         for rows in parts:
             for column in self._columns:
-                column.move(rows, kept, self.row_count)
+                column.move(rows, kept)
             kept += len(rows)
         for column in self._columns:
             column.release_from(kept)
@@ -181,7 +183,7 @@ class _ArenaColumn:
         """Prepare for `move`; strings are counted anew as they come."""
         self.heap_used = 0
 
-    def move(self, rows: Rows, first_place: int, row_count: int) -> None:
+    def move(self, rows: Rows, first_place: int) -> None:
         """Move these ascending rows to a place before them: a target never lies behind its source."""
         places = np.arange(first_place, first_place + len(rows), dtype=np.int64)
         if self._has_nulls:
@@ -191,7 +193,10 @@ class _ArenaColumn:
         elif self.layout is Layout.BITS:
             copy_bits(self._data.bytes, 0, rows, places, self._data.bytes)
         else:
-            self._copy(view_of(self.array(row_count), self.layout), rows, places)
+            width = self.type.bit_width // 8
+            words = self._data.bytes.view(WORD_BY_WIDTH[width])
+            copy_words = copy_pairs if width == 16 else copy_values  # noqa: PLR2004 - two words a value
+            copy_words(words, rows, places, words)
 
     def _move_strings(self, rows: Rows, first_place: int) -> None:
         offsets = self._offsets.bytes.view(np.int32)
