@@ -15,7 +15,7 @@ unexport SPARK_HOME SPARK_CONF_DIR SPARK_REMOTE PYSPARK_PYTHON PYSPARK_DRIVER_PY
 .DEFAULT_GOAL := help
 # Checks come before work, also under -j.
 .NOTPARALLEL:
-.PHONY: help setup demo test test-fast check format bench lock clean java
+.PHONY: help setup demo test test-long test-fast check format bench lock clean java
 
 help: ## Show this list
 	@echo "Semistream: a lookup join for Spark streams, inside a memory budget."
@@ -29,11 +29,14 @@ setup: $(READY) ## Put everything into .venv (PYTHON=... chooses the interpreter
 demo: java $(READY) ## Watch a stream of sales be enriched from disk into a star schema
 	@$(BIN)/semistream demo $(ARGS)
 
-test: java $(READY) ## Run all tests: the fast ones first, then those on Spark
-	@$(BIN)/python -m pytest $(ARGS)
+test: java $(READY) ## Run the tests: the fast ones first, then those on Spark
+	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+
+test-long: java $(READY) ## Run the tests that watch whole queries for minutes
+	@$(BIN)/python -m pytest -m long $(ARGS)
 
 test-fast: $(READY) ## Run only the tests that need neither Spark nor patience
-	@$(BIN)/python -m pytest -m "not spark and not connect and not slow" $(ARGS)
+	@$(BIN)/python -m pytest -m "not spark and not connect and not slow and not long" $(ARGS)
 
 check: $(READY) ## Lint, format and types (ruff, mypy --strict)
 	$(BIN)/ruff check .

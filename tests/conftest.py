@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 SPARK_TESTS = Path(__file__).parent / "spark"
-COST_CLASSES = {"slow": 1, "spark": 2, "connect": 3}
+COST_CLASSES = {"slow": 1, "spark": 2, "connect": 3, "long": 4}
 
 # Examples take as long as the machine lets them: no deadline and no complaint about slow generation on two busy cores.
 _patient = settings(print_blob=True, derandomize=False, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -25,7 +25,7 @@ from semistream.lab.workloads.zipf import Zipf
 from tests.support.processes import run_script
 
 SCRIPT = Path(__file__).parents[1] / "spark" / "scripts" / "worker_memory.py"
-RELATION_ROWS, STREAM_ROWS, FILES = 800_000, 200_000, 4
+RELATION_ROWS, STREAM_ROWS, FILES = 800_000, 160_000, 4
 MEMORIES = {"answers": 32 * MIB, "rows": 8 * MIB}
 """By the way that rows take through Python with so much memory; R is three and thirteen times as large."""
 
@@ -44,7 +44,7 @@ KEYS: dict[str, Callable[[np.random.Generator, int], Integers]] = {
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of processes from /proc"),
 ]

@@ -20,8 +20,8 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLE_EVERY_S = 0.02
-LIST_EVERY_S = 0.2
+SAMPLE_EVERY_S = 0.05
+LIST_EVERY_S = 0.5
 """To list processes takes longer than to sample them."""
 
 
@@ -53,13 +53,12 @@ def held_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
 
 
-def python_workers(of_pid: int | None = None, **marks: str) -> list[int]:
-    """Python workers of the Spark drivers among the children of a process, those with these environment variables."""
+def python_workers(of_pid: int | None = None) -> list[int]:
+    """Python workers of the Spark drivers among the children of a process."""
     found = []
     for process in psutil.Process(of_pid).children(recursive=True):
         try:
-            is_worker = "pyspark.daemon" in process.cmdline() and "pyspark.daemon" in process.parent().cmdline()
-            if is_worker and marks.items() <= process.environ().items():
+            if "pyspark.daemon" in process.cmdline() and "pyspark.daemon" in process.parent().cmdline():
                 found.append(process.pid)
         except (psutil.Error, AttributeError):
             continue  # It has just ended, or its parent has.

@@ -1,7 +1,7 @@
 """Queries whose Python workers are watched from outside: run by `tests/limits/test_worker_memory.py`.
 
-All queries share one driver, but each has workers of its own: Spark keeps a pool of them for each environment, and
-every query sets a variable of its own there. They are killed when their query is done.
+All queries share one driver, but each has workers of its own: those of a query are killed when it is done, and Spark
+forks new ones for the next.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import psutil
 from pyspark.sql import SparkSession
 
 import semistream as ss
 from semistream.spark import enrich as entry_points
 from tests.support.processes import PeakMemory, python_workers
 
-MARK = "SEMISTREAM_TEST_QUERY"
 WORKERS = 2
 TRIES_MAX = 3
 
@@ -47,26 +45,18 @@ def run_query(spark: SparkSession, query: dict[str, Any]) -> dict[str, Any]:
         return replace(plan, way=ways[-1])
 
     entry_points.make_plan = planned
-    for number in range(TRIES_MAX):
-        mark = {MARK: f"{query['name']} {number}"}
-        spark.sparkContext.environment.update(mark)
+    for _ in range(TRIES_MAX):
         stream = spark.read.parquet(query["stream"])
         enriched = ss.enrich(stream, ss.relation(query["relation"]), on="id", memory=query["memory_bytes"])
-        with PeakMemory(lambda mark=mark: python_workers(**mark)) as watched:
+        with PeakMemory(python_workers) as watched:
             enriched.write.format("noop").mode("overwrite").save()
-        end_workers(mark)
+        for pid in python_workers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         # Now and then Spark starts a worker more than it needs, which cannot be compared with anything.
         if watched.processes == WORKERS:
             break
     return {"peak_bytes": watched.peak_bytes, "workers": watched.processes, "way": ways[-1]}
-
-
-def end_workers(mark: dict[str, str]) -> None:
-    """End the workers of a query and the process that forks them."""
-    workers = python_workers(**mark)
-    for pid in {psutil.Process(pid).ppid() for pid in workers} | set(workers):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def main(queries: list[dict[str, Any]]) -> None:
