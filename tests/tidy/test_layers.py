@@ -25,12 +25,14 @@ ALLOWED: dict[str, set[str]] = {
     "keys": _BASICS | {"structures"},
     "relations": _BASICS | {"structures", "keys"},
     "joins": _BASICS | {"structures", "keys", "relations"},
-    "spark": _CORE,
-    "lab": _CORE,
+    "cost": _BASICS,
+    "planning": _CORE | {"cost"},
+    "spark": _CORE | {"planning"},
+    "lab": _CORE | {"cost", "planning"},
     "warmup": _CORE,
     FRONT_DOOR: _CORE | {"spark"},
     "demo": _CORE | {"spark", "lab", FRONT_DOOR},
-    "cli": _CORE | {"spark", "lab", "demo", FRONT_DOOR},
+    "cli": _CORE | {"cost", "planning", "spark", "lab", "demo", FRONT_DOOR},
 }
 """What each layer may import of the package, besides itself."""
 
@@ -40,6 +42,7 @@ FENCED: dict[str, set[str]] = {
     "typer": {"cli"},
     "rich": {"cli"},
     "duckdb": set(),
+    "matplotlib": {"lab", "planning"},
     "hypothesis": set(),
     "pytest": set(),
 }
