@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.clock import Clock, RealClock
-from semistream.joins.base import JoinStats
+from semistream.joins.base import JoinResources, JoinStats
 from semistream.joins.driver import Balance, JoinDriver, OnMiss, OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.keys import KeyCodec
@@ -38,7 +38,7 @@ def make_driver(
 ) -> tuple[JoinDriver, MemoryBudget]:
     """A driver for a relation that was opened with its key columns."""
     budget = MemoryBudget(memory_bytes)
-    join = algorithm_named(algorithm).build(relation, budget, clock or RealClock(), rows_per_step)
+    join = algorithm_named(algorithm).build(relation, JoinResources(budget, clock or RealClock(), rows_per_step))
     payload = pa.schema([f for f in relation.info.schema if f.name not in relation.info.key])
     codec = KeyCodec([stream_schema.field(name).type for name in on], on)
     exact = codec.exact and KeyCodec([relation.info.schema.field(n).type for n in relation.info.key]).exact

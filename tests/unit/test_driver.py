@@ -14,7 +14,7 @@ from semistream.budget import MemoryBudget
 from semistream.clock import VirtualClock
 from semistream.errors import BalanceBroken, UnmatchedKey
 from semistream.joins.balance import Balance
-from semistream.joins.base import Numbers, SemiStreamJoin
+from semistream.joins.base import JoinResources, Numbers, SemiStreamJoin
 from semistream.joins.driver import ON_MISS, JoinDriver, OutputColumns
 from semistream.joins.reference import reference_join
 from semistream.joins.registry import ALGORITHMS
@@ -133,7 +133,7 @@ def test_columns_of_the_stream_come_through_whatever_their_type(algorithm: str) 
 def test_output_columns_can_be_a_choice_under_other_names() -> None:
     relation = products()
     budget = MemoryBudget(MIB)
-    join = ALGORITHMS["adaptive"].build(relation, budget, VirtualClock(), 100)
+    join = ALGORITHMS["adaptive"].build(relation, JoinResources(budget, VirtualClock(), 100))
     output = OutputColumns(
         pa.schema([("price", pa.float64()), ("name", pa.string())]),
         ("product price", "product"),
@@ -168,7 +168,7 @@ def crowded_driver(table: pa.Table, algorithm: str, rows_per_step: int = 1000) -
     rows = table.take(pa.array(order)).add_column(0, CODE_COLUMN, pa.array(codes[order]))
     relation = MemoryRelation(rows, ["key"], page_rows=4, unique=len(set(table["key"].to_pylist())) == len(table))
     budget = MemoryBudget(MIB)
-    join = ALGORITHMS[algorithm].build(relation, budget, VirtualClock(), rows_per_step)
+    join = ALGORITHMS[algorithm].build(relation, JoinResources(budget, VirtualClock(), rows_per_step))
     return JoinDriver(join, codec, OutputColumns(table.select(["value"]).schema, ("value",), ("key",)), budget)
 
 

@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.budget import MIB, MemoryBudget
-from semistream.clock import Clock
+from semistream.budget import MIB
 from semistream.errors import BudgetExceeded
 from semistream.joins.access_paths import AccessPaths
 from semistream.joins.base import (
@@ -32,6 +31,7 @@ from semistream.joins.base import (
     ANSWERED_ROW_BYTES,
     NO_NUMBERS,
     Joined,
+    JoinResources,
     Numbers,
     SemiStreamJoin,
     StepOutput,
@@ -173,8 +173,9 @@ class AdaptiveJoin(SemiStreamJoin):
     Needs a relation that answers batches of keys; pages and scans are used where they are cheaper.
     """
 
-    def __init__(self, relation: KeyBatch, budget: MemoryBudget, clock: Clock, rows_per_step: int) -> None:
+    def __init__(self, relation: KeyBatch, resources: JoinResources) -> None:
         super().__init__()
+        budget = resources.budget
         info, limit = relation.info, budget.limit_bytes
         if limit < least_memory_bytes(info.row_bytes_max):
             raise BudgetExceeded(
@@ -183,13 +184,13 @@ class AdaptiveJoin(SemiStreamJoin):
                 allowed=f"at least {least_memory_bytes(info.row_bytes_max)} bytes",
                 hint="raise `memory`, or select fewer columns of the relation",
             )
-        self._division = division = _Division.of(relation, limit, rows_per_step)
+        self._division = division = _Division.of(relation, limit, resources.rows_per_step)
         self.output_bytes_max = division.output_bytes_max
         self._work = budget.account("rows of a step")
         self._pairs = budget.account("pairs")
         self._read = budget.account("rows just read")
         self._held = budget.account("remembered rows")
-        self._paths = AccessPaths(relation, division.batch_bytes, clock)
+        self._paths = AccessPaths(relation, division.batch_bytes, resources.clock)
         absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
         self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
         counters = FrequencySketch.counters_fitting(int(limit * FREQUENCY_SHARE))

@@ -18,6 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.budget import MemoryBudget
+from semistream.clock import Clock
+
 Numbers = npt.NDArray[np.int64]
 
 NO_NUMBERS: Numbers = np.zeros(0, np.int64)
@@ -87,26 +90,60 @@ class StepOutput:
         return self.finished[(self.finished >= first) & (self.finished < end)]
 
 
+@dataclass(frozen=True, slots=True)
+class JoinResources:
+    """What an operator may use."""
+
+    budget: MemoryBudget
+    clock: Clock
+    rows_per_step: int
+    """The most stream rows that are worked on at once; less where memory is short."""
+    stream_row_bytes: int = 0
+    """What the driver keeps of a stream row as long as it waits: v_S of the papers."""
+
+
 @dataclass(slots=True)
 class JoinStats:
-    """What an operator has counted since it was made."""
+    """What an operator has counted since it was made; behind the semicolon the papers' price for one."""
 
     rows: int = 0
-    """Stream rows admitted."""
+    """Stream rows admitted; c_S."""
     hits: int = 0
     """Stream rows answered from memory: by remembered rows, or by knowing that the key is absent."""
     reads: int = 0
-    """Calls to the relation."""
+    """Calls to the relation; c_IO."""
     keys_read: int = 0
     """Distinct keys asked for in those calls."""
     rows_read: int = 0
     """Relation rows that came back."""
     evicted: int = 0
     """Keys that were remembered and are no more."""
+    iterations: int = 0
+    """Rounds of the algorithm's outer loop, where it has one."""
+    stream_probes: int = 0
+    """Stream rows looked up among remembered rows; c_H."""
+    disk_probes: int = 0
+    """Relation rows looked up among waiting rows; c_H."""
+    waited: int = 0
+    """Stream rows that were made to wait; c_A."""
+    left: int = 0
+    """Stream rows that have ended waiting; c_E."""
+    outputs: int = 0
+    """Pairs handed out; c_O."""
+    frequency_tests: int = 0
+    """Comparisons of a key's frequency with a threshold; c_F."""
+    inequality_tests: int = 0
+    """Decisions by the cache inequality about a key that was read; c_I."""
+    eviction_tests: int = 0
+    """Decisions by the cache inequality about a key that is remembered; c_V."""
 
 
 class SemiStreamJoin(ABC):
-    """A join of a stream with a relation. `admit` and `step` alternate; the driver sees to that."""
+    """A join of a stream with a relation.
+
+    The driver offers rows as long as the operator wants them, and lets it step when it does not, or when there are
+    none.
+    """
 
     output_bytes_max: int
     """Bytes of its budget that the operator leaves free for output under construction."""
@@ -119,11 +156,16 @@ class SemiStreamJoin(ABC):
     def waiting_rows(self) -> int:
         """Stream rows admitted and not yet finished."""
 
+    @property
+    def wants_rows(self) -> bool:
+        """Whether more stream rows should come before the next step."""
+        return self.waiting_rows == 0
+
     @abstractmethod
     def admit(self, rows: StreamRows) -> int:
         """Take the first rows, as many as there is memory for, and return how many were taken.
 
-        At least one is taken when nothing waits.
+        At least one is taken when rows are wanted.
         """
 
     @abstractmethod

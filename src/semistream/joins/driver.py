@@ -12,13 +12,13 @@ There are two ways out. `push` and `drain` put out joined rows, any number for e
 budget. `align` answers each stream row with at most one relation row, in the stream's order: what a column function
 needs.
 
-Memory: what is put out is held twice, once by whoever took the last piece and once under construction; and a few
-arrays for the stream rows that are open, which is why large batches of the stream are cut.
+Memory: what is put out is held twice, once by whoever took the last piece and once under construction; a few arrays
+for the stream rows that are open, which is why large batches of the stream are cut; and the columns of rows that wait
+beyond the end of their batch.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -41,6 +41,7 @@ from semistream.joins.base import (
     StepOutput,
     StreamRows,
 )
+from semistream.joins.open_rows import OpenBatch, OpenRows
 from semistream.keys import KeyCodec, keys_equal
 from semistream.structures.columns import row_bytes
 from semistream.structures.gather import Part, gather
@@ -92,25 +93,6 @@ class Grouped:
     """Where each stream row's answers begin, and where the last one's end."""
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A batch of the stream of which not all rows are finished."""
-
-    first: int
-    """Number of its first row."""
-    batch: pa.RecordBatch
-    keys: list[pa.Array]
-    null: npt.NDArray[np.bool_] | None
-    matched: npt.NDArray[np.bool_]
-    finished: npt.NDArray[np.bool_]
-    left: int
-
-    @property
-    def end(self) -> int:
-        """Number behind its last row."""
-        return self.first + len(self.matched)
-
-
 class JoinDriver:
     """Runs one operator over batches of a stream."""
 
@@ -122,65 +104,79 @@ class JoinDriver:
         self._account = budget.account("output")
         self._open_rows = budget.account("open stream rows")
         self._taken_bytes = 0
+        self._waiting_bytes = 0
         self._next_number = 0
-        self._pending: deque[_Pending] = deque()
+        self._open = OpenRows()
 
     @property
     def is_idle(self) -> bool:
         """Whether everything that came in is finished."""
-        return not self._pending and self.join.waiting_rows == 0
+        return not self._open and self.join.waiting_rows == 0
 
     # Rows out --------------------------------------------------------------------------------------------------------
 
     def push(self, batch: pa.RecordBatch, key: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Join a batch of the stream; yield what is ready. Take everything before the next call."""
         rows_max = max(1, int(self.join.output_bytes_max * OPEN_ROWS_SHARE) // OPEN_ROW_BYTES)
+        pushed_from = self._next_number
         for begin in range(0, batch.num_rows, rows_max):
-            piece = batch.slice(begin, rows_max)
-            rows = self._open(piece, [piece.column(name) for name in key], OPEN_ROW_BYTES)
-            yield from self._put_out(StepOutput(finished=_null_numbers(self._pending[-1])))
+            opened, rows = self._opened(batch.slice(begin, rows_max), key)
+            self._open_rows.hold(self._waiting_bytes + len(opened) * OPEN_ROW_BYTES)
+            yield from self._put_out(StepOutput(finished=opened.numbers_at(opened.null_places)))
             while len(rows):
                 taken = self.join.admit(rows)
                 rows = StreamRows(rows.numbers[taken:], rows.codes[taken:])
+                while not self.join.wants_rows:
+                    yield from self._put_out(self.join.step())
+            self._hold_waiting(pushed_from)
+            while self._waiting_bytes > self._open_rows.free_bytes + self._open_rows.used_bytes:
+                # Rows that are larger than was expected: some of them must be finished before others can wait.
                 yield from self._put_out(self.join.step())
+                self._hold_waiting(pushed_from)
+            self._open_rows.hold(self._waiting_bytes)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Let the operator finish every row that waits; yield the rest of the output."""
         while self.join.waiting_rows:
             yield from self._put_out(self.join.step())
-        if self._pending:
+        if self._open:
             raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=OUR_FAULT)
+        self._waiting_bytes = 0
         self._open_rows.hold(0)
         self._account.hold(0)
         self._taken_bytes = 0
         self.balance.check()
 
+    def _hold_waiting(self, pushed_from: int) -> None:
+        """Copy what waits out of the batch it came in."""
+        columns_bytes = self._open.keep_only_waiting(pushed_from=pushed_from)
+        self._waiting_bytes = columns_bytes + self._open.row_count * OPEN_ROW_BYTES
+
     def _put_out(self, step: StepOutput) -> Iterator[pa.RecordBatch]:
-        for pending in list(self._pending):
-            pairs = [self._verified(pending, joined) for joined in step.joined_within(pending.first, pending.end)]
+        for opened in self._open:
+            pairs = [self._verified(opened, joined) for joined in step.joined_within(opened.first, opened.end)]
             for joined in pairs:
-                pending.matched[joined.stream_rows - pending.first] = True
-            unmatched = self._settle(pending, step.finished_within(pending.first, pending.end))
+                opened.matched[opened.places_of(joined.stream_rows)] = True
+            unmatched = self._settle(opened, step.finished_within(opened.first, opened.end))
             if len(unmatched) and self._output.on_miss != "drop":
                 pairs.append(Joined(unmatched, _NOTHING, unmatched))
-            if pending.left == 0:
-                self._pending.remove(pending)
-            yield from self._built(pending, pairs)
+            yield from self._built(opened, pairs)
+        self._open.drop_finished()
 
-    def _built(self, pending: _Pending, pairs: Sequence[Joined]) -> Iterator[pa.RecordBatch]:
+    def _built(self, opened: OpenBatch, pairs: Sequence[Joined]) -> Iterator[pa.RecordBatch]:
         """Build the output of these pairs, all lists of pairs one after the other, in pieces that fit the budget."""
         if not pairs:
             return
-        stream_rows = np.concatenate([joined.stream_rows for joined in pairs]) - pending.first
+        stream_rows = opened.places_of(np.concatenate([joined.stream_rows for joined in pairs]))
         starts = np.cumsum([0, *(len(joined) for joined in pairs)])
-        for begin, end in self._pieces(pending.batch, stream_rows, pairs):
+        for begin, end in self._pieces(opened.batch, stream_rows, pairs):
             parts = []
             for joined, start in zip(pairs, starts, strict=False):
                 first, last = max(begin - start, 0), min(end - start, len(joined))
                 if first < last and joined.relation is not _NOTHING:
                     places = np.arange(start + first - begin, start + last - begin, dtype=np.int64)
                     parts.append(Part(joined.relation, joined.relation_rows[first:last], places))
-            yield self._piece(pending.batch, stream_rows[begin:end], parts)
+            yield self._piece(opened.batch, stream_rows[begin:end], parts)
 
     def _piece(self, batch: pa.RecordBatch, stream_rows: Numbers, parts: Sequence[Part]) -> pa.RecordBatch:
         length = len(stream_rows)
@@ -228,16 +224,16 @@ class JoinDriver:
 
     def align(self, keys: Sequence[pa.Array]) -> Aligned:
         """Answer each key with at most one relation row, in order. The relation's keys must be unique."""
-        pending, answered = self._answer(keys)
-        length = len(pending.matched)
-        assert sum(len(part.rows) for part in answered) == int(pending.matched.sum()), "a key has two partners"
-        columns = self._with_defaults(gather(answered, self._output.source, length), pending.matched)
+        opened, answered = self._answer(keys)
+        length = len(opened.matched)
+        assert sum(len(part.rows) for part in answered) == int(opened.matched.sum()), "a key has two partners"
+        columns = self._with_defaults(gather(answered, self._output.source, length), opened.matched)
         self._put_answer(columns)
-        return Aligned(columns, pending.matched)
+        return Aligned(columns, opened.matched)
 
     def group(self, keys: Sequence[pa.Array]) -> Grouped:
         """Answer each key with all of its relation rows. All answers to a call must fit the memory at once."""
-        pending, answered = self._answer(keys)
+        opened, answered = self._answer(keys)
         owners = np.concatenate([part.places for part in answered]) if answered else NO_NUMBERS
         order = np.argsort(owners, kind="stable")
         places = np.empty_like(order)
@@ -249,42 +245,42 @@ class JoinDriver:
             begin += len(part.rows)
         columns = gather(parts, self._output.source, len(order))
         self._put_answer(columns)
-        ends = np.cumsum(np.bincount(owners, minlength=len(pending.matched)))
+        ends = np.cumsum(np.bincount(owners, minlength=len(opened.matched)))
         return Grouped(columns, np.concatenate(([0], ends)))
 
-    def _answer(self, keys: Sequence[pa.Array]) -> tuple[_Pending, list[Part]]:
+    def _answer(self, keys: Sequence[pa.Array]) -> tuple[OpenBatch, list[Part]]:
         """Run the operator over a batch of keys; return its pairs, placed by stream row."""
-        batch = pa.RecordBatch.from_arrays(list(keys), names=[str(i) for i in range(len(keys))])
-        rows = self._open(batch, keys, ANSWERED_ROW_BYTES)
-        pending = self._pending[-1]
-        self._settle(pending, _null_numbers(pending))
+        names = [str(i) for i in range(len(keys))]
+        opened, rows = self._opened(pa.RecordBatch.from_arrays(list(keys), names=names), names)
+        self._open_rows.hold(len(opened) * ANSWERED_ROW_BYTES)
+        self._settle(opened, opened.numbers_at(opened.null_places))
         copied: list[Part] = []
         last: list[Part] = []
         while len(rows):
             taken = self.join.admit(rows)
             rows = StreamRows(rows.numbers[taken:], rows.codes[taken:])
             while self.join.waiting_rows:
-                last = self._answer_step(pending)
+                last = self._answer_step(opened)
                 # The next step is read into the room that these rows take, and admitting more rows ends the life of
                 # these pairs: they are copied unless they are the last.
                 if last and (self.join.waiting_rows or len(rows)):
                     copied = self._merged([*copied, self._copied(last)])
                     last = []
-        if pending.left:
+        if opened.left:
             raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=OUR_FAULT)
-        self._pending.clear()
+        self._open.clear()
         self.balance.check()
-        return pending, [*copied, *last]
+        return opened, [*copied, *last]
 
-    def _answer_step(self, pending: _Pending) -> list[Part]:
+    def _answer_step(self, opened: OpenBatch) -> list[Part]:
         step = self.join.step()
         parts = []
         for joined in step.joined:
-            verified = self._verified(pending, joined)
-            places = verified.stream_rows - pending.first
-            pending.matched[places] = True
+            verified = self._verified(opened, joined)
+            places = opened.places_of(verified.stream_rows)
+            opened.matched[places] = True
             parts.append(Part(verified.relation, verified.relation_rows, places))
-        self._settle(pending, step.finished)
+        self._settle(opened, step.finished)
         return parts
 
     def _copied(self, parts: Sequence[Part]) -> Part:
@@ -316,51 +312,47 @@ class JoinDriver:
 
     # Shared by both --------------------------------------------------------------------------------------------------
 
-    def _open(self, batch: pa.RecordBatch, keys: Sequence[pa.Array], bytes_each: int) -> StreamRows:
-        encoded = self._codec.encode(keys)
-        length = batch.num_rows
-        first, self._next_number = self._next_number, self._next_number + length
-        self._pending.append(
-            _Pending(
-                first, batch, list(keys), encoded.null, np.zeros(length, np.bool_), np.zeros(length, np.bool_), length
-            )
-        )
-        self.balance.rows_in += length
-        self._open_rows.hold(sum(len(pending.matched) for pending in self._pending) * bytes_each)
-        numbers = np.arange(first, first + length, dtype=np.int64)
+    def _opened(self, batch: pa.RecordBatch, key: Sequence[str]) -> tuple[OpenBatch, StreamRows]:
+        """Number the rows of a batch; return it and those rows that can have a partner."""
+        encoded = self._codec.encode([batch.column(name) for name in key])
+        first, self._next_number = self._next_number, self._next_number + batch.num_rows
+        opened = OpenBatch.opened(first, batch, key, encoded.null)
+        self._open.add(opened)
+        self.balance.rows_in += batch.num_rows
+        numbers = np.arange(first, self._next_number, dtype=np.int64)
         if encoded.null is None:
-            return StreamRows(numbers, encoded.codes)
-        return StreamRows(numbers[~encoded.null], encoded.codes[~encoded.null])
+            return opened, StreamRows(numbers, encoded.codes)
+        return opened, StreamRows(numbers[~encoded.null], encoded.codes[~encoded.null])
 
-    def _verified(self, pending: _Pending, joined: Joined) -> Joined:
+    def _verified(self, opened: OpenBatch, joined: Joined) -> Joined:
         """Drop pairs whose codes are equal and whose keys are not."""
         if not self._output.verify_key or not len(joined):
             return joined
         right = [joined.relation.column(name) for name in self._output.verify_key]
-        same = keys_equal(pending.keys, joined.stream_rows - pending.first, right, joined.relation_rows)
+        same = keys_equal(opened.keys, opened.places_of(joined.stream_rows), right, joined.relation_rows)
         if same.all():
             return joined
         return Joined(joined.stream_rows[same], joined.relation, joined.relation_rows[same])
 
-    def _settle(self, pending: _Pending, numbers: Numbers) -> Numbers:
+    def _settle(self, opened: OpenBatch, numbers: Numbers) -> Numbers:
         """Mark rows as finished and count them; return those that found no partner."""
-        rows = numbers - pending.first
-        pending.finished[rows] = True
-        left = len(pending.finished) - int(np.count_nonzero(pending.finished))
-        if pending.left - left != len(rows):
+        rows = opened.places_of(numbers)
+        opened.finished[rows] = True
+        left = len(opened.finished) - int(np.count_nonzero(opened.finished))
+        if opened.left - left != len(rows):
             raise BalanceBroken("a stream row was finished twice", hint=OUR_FAULT)
-        pending.left = left
-        unmatched = rows[~pending.matched[rows]]
-        nulls = int(pending.null[unmatched].sum()) if pending.null is not None else 0
+        opened.left = left
+        unmatched = rows[~opened.matched[rows]]
+        nulls = int(opened.null[unmatched].sum()) if opened.null is not None else 0
         self.balance.matched += len(rows) - len(unmatched)
         self.balance.null_keys += nulls
         self.balance.unmatched += len(unmatched) - nulls
         if len(unmatched) and self._output.on_miss == "error":
-            self._refuse(pending, int(unmatched[0]), len(unmatched))
-        return unmatched + pending.first
+            self._refuse(opened, int(unmatched[0]), len(unmatched))
+        return opened.numbers_at(unmatched)
 
-    def _refuse(self, pending: _Pending, row: int, count: int) -> None:
-        key = ", ".join(str(column[row]) for column in pending.keys)
+    def _refuse(self, opened: OpenBatch, row: int, count: int) -> None:
+        key = ", ".join(str(column[row]) for column in opened.keys)
         raise UnmatchedKey(
             f"{count} stream rows of a batch have no partner in the relation",
             given=f"the first has the key ({key})",
@@ -384,7 +376,3 @@ _NOTHING: pa.RecordBatch = pa.RecordBatch.from_arrays([], names=[])
 
 def _bytes_of(columns: Sequence[pa.Array]) -> int:
     return sum(column.nbytes for column in columns)
-
-
-def _null_numbers(pending: _Pending) -> Numbers:
-    return NO_NUMBERS if pending.null is None else np.flatnonzero(pending.null) + pending.first

@@ -16,9 +16,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from semistream.budget import MemoryBudget
-from semistream.clock import Clock
-from semistream.joins.base import NO_NUMBERS, Joined, SemiStreamJoin, StepOutput, StreamRows
+from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, SemiStreamJoin, StepOutput, StreamRows
 from semistream.joins.matching import (
     PAIR_BYTES,
     PairCursor,
@@ -41,11 +39,12 @@ WORK_SHARE, READ_SHARE, PAIRS_SHARE, OUTPUT_SHARE = 1 / 8, 1 / 4, 1 / 8, 1 / 4
 class IndexNestedLoopJoin(SemiStreamJoin):
     """Join by asking the relation for every step's keys. The yardstick for everything that remembers."""
 
-    def __init__(self, relation: KeyBatch, budget: MemoryBudget, clock: Clock, rows_per_step: int) -> None:
+    def __init__(self, relation: KeyBatch, resources: JoinResources) -> None:
         super().__init__()
+        budget = resources.budget
         limit = budget.limit_bytes
         self._relation = relation
-        self._rows_per_step = max(1, min(rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
+        self._rows_per_step = max(1, min(resources.rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
         self._pairs_max = max(1, int(limit * PAIRS_SHARE) // PAIR_BYTES)
         self._scratch_bytes = read_scratch_bytes(relation.schema)
         self._rows_read_max = self._rows_per_step * max(1, relation.info.rows_per_code_max)

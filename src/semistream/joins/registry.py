@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from semistream.budget import MemoryBudget
-from semistream.clock import Clock
 from semistream.errors import check_choice
 from semistream.joins.adaptive import AdaptiveJoin
-from semistream.joins.base import SemiStreamJoin
+from semistream.joins.base import JoinResources, SemiStreamJoin
 from semistream.joins.inlj import IndexNestedLoopJoin
 from semistream.relations.base import KeyBatch
 
 AUTO = "auto"
 """Leave the choice to us."""
 
-Build = Callable[[KeyBatch, MemoryBudget, Clock, int], SemiStreamJoin]
+Build = Callable[[KeyBatch, JoinResources], SemiStreamJoin]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from semistream.budget import MemoryBudget
 from semistream.clock import RealClock
 from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.balance import Balance
+from semistream.joins.base import JoinResources
 from semistream.joins.driver import JoinDriver, OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.relations.arrow_file.directory import RelationDirectory
@@ -272,7 +273,9 @@ class _ServedLookup:
         relation = handle.open(version, with_key=bool(self.plan.verify_key))
         self._info = relation.info
         self.budget = MemoryBudget(self._memory_bytes)
-        join = algorithm_named(self.plan.algorithm).build(relation, self.budget, _clock, self._batch_rows)
+        join = algorithm_named(self.plan.algorithm).build(
+            relation, JoinResources(self.budget, _clock, self._batch_rows)
+        )
         output = OutputColumns(
             self.plan.payload,
             self.plan.lookup.output_names,
