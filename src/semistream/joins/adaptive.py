@@ -293,7 +293,9 @@ class AdaptiveJoin(SemiStreamJoin):
                 if self._cursor.left == 0:
                     self._cursor = None
 
-        self._pairs.hold(sum(len(j) for j in joined) * PAIR_BYTES)
+        pairs = sum(len(part) for part in joined)
+        self._pairs.hold(pairs * PAIR_BYTES)
+        self.stats.outputs += pairs
         done = np.concatenate(finished) if finished else NO_NUMBERS
         self._waiting -= len(done)
         assert self._waiting >= 0, "more rows were finished than admitted"

@@ -7,9 +7,10 @@ uses of a key, because every choice is made by them.
 An entry is a key. Its rows stand together in an arena, in the order of entries, so that letting keys go is one move
 of what stays.
 
-Memory: an index and four counters an entry, and the arena's bytes for its rows, all within `bytes_max`, which can be
-changed by `resize`. Everything that is done to many entries is done to `_part_entries` of them at a time, so that what
-it takes in passing stays below `WORK_SHARE` of that, however many there are.
+Memory: an index and four counters an entry, and the arena's bytes for its rows, all within `bytes_max`. The index is
+as large as it will ever have to be, or as `resize_index` says. Everything that is done to many entries is done to
+`part_entries` of them at a time, so that what it takes in passing stays below `WORK_SHARE` of that, however many there
+are.
 """
 
 from __future__ import annotations
@@ -74,8 +75,11 @@ def _most_entries(bytes_max: int, row_bytes_mean: float) -> int:
 class HeldKeys:
     """Keys of a relation with their rows, inside `bytes_max`."""
 
-    def __init__(self, schema: pa.Schema, bytes_max: int, row_bytes_mean: float) -> None:
-        self.entries_max = _most_entries(bytes_max, row_bytes_mean) if can_be_kept(schema) else 0
+    def __init__(
+        self, schema: pa.Schema, bytes_max: int, row_bytes_mean: float, entries_max: int | None = None
+    ) -> None:
+        most = _most_entries(bytes_max, row_bytes_mean) if can_be_kept(schema) else 0
+        self.entries_max = most if entries_max is None else min(most, entries_max)
         self._first, self._count, self._bytes, self._uses = (np.zeros(self.entries_max, np.int32) for _ in range(4))
         fitting = int(bytes_max * WORK_SHARE) // _WORK_BYTES_PER_ENTRY
         self.part_entries = min(max(fitting, _PART_ENTRIES_MIN), _PART_ENTRIES_MAX)
@@ -86,7 +90,7 @@ class HeldKeys:
         self._arena: RowArena | None = None
         if self.entries_max:
             self._index = HashMultimap(self.entries_max)
-            self._index_bytes = self._index.nbytes + self.entries_max * _ARRAY_BYTES
+            self._index_bytes = self.index_bytes_for(self.entries_max)
             self._arena = RowArena(schema, bytes_max - self._index_bytes)
 
     @property
@@ -195,6 +199,25 @@ class HeldKeys:
     def clear(self) -> None:
         """Let everything go."""
         self.keep(np.zeros(self._entry_count, np.bool_))
+
+    def index_bytes_for(self, entries_max: int) -> int:
+        """What the index and the counters of so many entries take."""
+        return HashMultimap.bytes_for(entries_max) + entries_max * _ARRAY_BYTES
+
+    def resize_index(self, entries_max: int) -> None:
+        """Change how many keys can be held; those that are held stay."""
+        assert entries_max >= max(1, self._entry_count), f"{self._entry_count} keys shall fit into {entries_max}"
+        arrays = []
+        for array in (self._first, self._count, self._bytes, self._uses):
+            resized = np.zeros(entries_max, np.int32)
+            resized[: self._entry_count] = array[: self._entry_count]
+            arrays.append(resized)
+        self._first, self._count, self._bytes, self._uses = arrays
+        self.entries_max = entries_max
+        del self._index
+        self._index = HashMultimap(entries_max)
+        self._index_bytes = self.index_bytes_for(entries_max)
+        self._index_entries()
 
     def _index_entries(self) -> None:
         assert self._arena is not None, "an arena is needed to index rows"

@@ -104,4 +104,5 @@ class IndexNestedLoopJoin(SemiStreamJoin):
     def _pair(self, cursor: PairCursor) -> Joined:
         joined = cursor.next(self._pairs_max)
         self._pairs.hold(len(joined) * PAIR_BYTES)
+        self.stats.outputs += len(joined)
         return joined

@@ -1,0 +1,122 @@
+"""CACHEJOIN: rows of R that many stream rows waited for are kept in a cache that the stream probes first.
+
+Paper: Naeem, Dobbie, Weber. A lightweight stream-based join with limited resource consumption. DaWaK 2012.
+Reads:     the page of the oldest waiting key.
+Remembers: keys for which at least `threshold` rows waited when their page was read, with all of their rows.
+Waits:     only rows whose key is not remembered.
+
+Assumes an index on R. R need not be sorted by popularity: the cache is of rows, not of pages.
+
+Memory: M = b·v_R + h_R·v_R + h_S·v_S, with h_R fixed when the join starts.
+
+The threshold is a flexible barrier. A *round* is as many iterations as R has pages. If more than half of the cache was
+replaced in a round, the threshold rises by one; if the cache was not full at the end of a round, it falls by one.
+
+Deviates: many rows a key are remembered together or not at all, so that it joins many to many. When the cache is full
+a sixteenth of it makes room at once, those that have been held longest, because rows are kept together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.joins.base import NO_NUMBERS, JoinResources, Numbers
+from semistream.joins.disk_probing import Page
+from semistream.joins.division import divide, waiting_rows_within
+from semistream.joins.held_keys import HeldKeys
+from semistream.joins.hybridjoin import OldestKeyJoin
+from semistream.relations.base import PageByKey
+
+CACHE_SHARE = 1 / 2
+"""H_R's part of the memory for rows, unless the tuner says otherwise."""
+
+REPLACED_SHARE = 1 / 16
+"""What makes room at once when H_R is full."""
+
+CHURN_SHARE = 1 / 2
+"""More of the cache than this replaced in a round, and the threshold rises."""
+
+
+class CacheJoin(OldestKeyJoin):
+    """CACHEJOIN: frequent rows are answered from a cache of a fixed size."""
+
+    held: HeldKeys
+
+    def __init__(
+        self,
+        relation: PageByKey,
+        resources: JoinResources,
+        *,
+        cache_share: float = CACHE_SHARE,
+        threshold: int = 1,
+    ) -> None:
+        division = divide(relation, resources)
+        cache_bytes = int(division.store_bytes * cache_share)
+        waiting = waiting_rows_within(division.store_bytes - cache_bytes, resources)
+        super().__init__(relation, resources, division, waiting)
+        self.held = HeldKeys(relation.schema, cache_bytes, relation.info.row_bytes_mean)
+        self._held_account = resources.budget.account("remembered rows", limit_bytes=max(1, cache_bytes))
+        self._held_account.hold(self.held.used_bytes)
+        self.threshold = threshold
+        self._round_iterations = max(1, relation.info.page_count)
+        self._evicted_before_round = 0
+        self._frequent = NO_NUMBERS
+        self._frequency = NO_NUMBERS
+        self._is_full = False
+
+    def _consider(self, page: Page) -> None:
+        """Choose the keys of the page for which enough rows wait."""
+        waiting = self.waiting.count(page.codes)
+        self.stats.frequency_tests += len(page.batch)
+        self._frequent = np.flatnonzero(waiting >= max(1, self.threshold))
+        self._frequency = waiting[self._frequent]
+
+    def _remember(self, page: Page) -> None:
+        if not self.held.can_hold or len(self._frequent) == 0:
+            return
+        first, count = page.first[self._frequent], page.count[self._frequent]
+        sizes = self.held.bytes_of(page.batch, first, count)
+        fits_at_all = sizes <= self.held.rows_bytes_max
+        wanted = self._admissible(np.flatnonzero(fits_at_all), sizes)
+        self.held.add(
+            page.batch,
+            page.codes[self._frequent[wanted]],
+            first[wanted],
+            count[wanted],
+            sizes[wanted],
+            self._frequency[wanted],
+        )
+        self._held_account.hold(self.held.used_bytes)
+        self.stats.evicted = self.held.evicted
+
+    def _admissible(self, wanted: Numbers, sizes: Numbers) -> Numbers:
+        """Make room where there is none; return those that fit."""
+        fitting = self.held.fitting(sizes[wanted])
+        if fitting < len(wanted):
+            self._is_full = True
+            self.held.keep(self._staying(self._frequency[wanted]))
+            fitting = self.held.fitting(sizes[wanted])
+        return wanted[:fitting]
+
+    def _staying(self, frequency: Numbers) -> npt.NDArray[np.bool_]:
+        """Who stays when newcomers with this frequency want room."""
+        stays = np.ones(len(self.held), np.bool_)
+        stays[: max(1, int(len(self.held) * REPLACED_SHARE))] = False
+        return stays
+
+    def _end_iteration(self) -> None:
+        if self.stats.iterations % self._round_iterations:
+            return
+        replaced = self.held.evicted - self._evicted_before_round
+        self._evicted_before_round = self.held.evicted
+        if replaced > CHURN_SHARE * max(1, len(self.held)):
+            self.threshold += 1
+        elif not self._is_full:
+            self.threshold = max(1, self.threshold - 1)
+        self._is_full = False
+
+    def forget(self) -> None:
+        """Drop everything that is remembered."""
+        self.held.clear()
+        self._held_account.hold(self.held.used_bytes)

@@ -1,0 +1,41 @@
+"""SSCJ: CACHEJOIN with a frequency recorder, which finds the least frequent rows when the cache is full.
+
+Paper: Naeem, Weber, Lutteroth and others. SSCJ: a semi-stream cache join using a front-stage cache module. DaWaK 2013;
+Naeem, Mehmood, Weber and others, extended as an article on near-real-time data warehousing.
+Reads:     the page of the oldest waiting key.
+Remembers: keys for which at least `threshold` rows waited, the least frequent replaced first.
+Waits:     only rows whose key is not remembered.
+
+Assumes an index on R.
+
+Memory: CACHEJOIN's, and 8·h_R for the recorder; here the counters of the cache, four bytes a key.
+
+Deviates: what CACHEJOIN deviates in. A newcomer takes the place of another only if more rows waited for it than the
+other was used; uses are halved after every round of R, so that the recorder follows a stream that changes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.joins.base import Numbers
+from semistream.joins.cachejoin import REPLACED_SHARE, CacheJoin
+
+
+class SemiStreamCacheJoin(CacheJoin):
+    """SSCJ: the least frequent of the cache makes room."""
+
+    def _staying(self, frequency: Numbers) -> npt.NDArray[np.bool_]:
+        leaving = max(1, int(len(self.held) * REPLACED_SHARE))
+        uses = self.held.uses
+        limit = min(int(np.partition(uses, leaving - 1)[leaving - 1]), int(frequency.max()) - 1)
+        candidates = np.flatnonzero(uses <= limit)
+        stays = np.ones(len(self.held), np.bool_)
+        stays[candidates[np.argsort(uses[candidates], kind="stable")][:leaving]] = False
+        return stays
+
+    def _end_iteration(self) -> None:
+        if self.stats.iterations % self._round_iterations == 0:
+            self.held.uses[:] >>= 1
+        super()._end_iteration()
