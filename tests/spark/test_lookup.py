@@ -115,6 +115,19 @@ def test_the_key_and_odd_names_can_be_part_of_the_answer(session: SparkSession, 
     assert "odd(id)" in frame_of(session, SALES).select(ss.lookup(odd, "id")).columns
 
 
+@pytest.mark.parametrize(
+    ("keys", "found"), [([1, 2], [{}, {}, None, None]), ([1, 1, 2], [[{}, {}], [{}], [], []])], ids=["once", "repeated"]
+)
+def test_a_relation_that_is_nothing_but_its_key_says_how_often_it_has_one(
+    session: SparkSession, publish: Publish, keys: list[int], found: list[Any]
+) -> None:
+    members = publish(pa.table({"id": keys}), "id", "members")
+    df = frame_of(session, SALES).select("n", ss.lookup(members, "id").alias("m"))
+    assert sorted(df.toArrow().to_pylist(), key=lambda row: row["n"]) == [
+        {"n": n, "m": m} for n, m in zip([10, 20, 30, 40], found, strict=True)
+    ]
+
+
 def test_arguments_may_be_narrower_or_wider_than_the_key(session: SparkSession, publish: Publish) -> None:
     keys = pa.array([decimal.Decimal("1.25"), decimal.Decimal("2.50")], pa.decimal128(10, 2))
     amounts = publish(pa.table({"amount": keys, "word": ["little", "more"]}), "amount", "amounts")

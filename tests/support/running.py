@@ -35,6 +35,8 @@ def make_driver(
     defaults: Mapping[str, Any] | None = None,
     rows_per_step: int = 10_000,
     clock: Clock | None = None,
+    stream_row_bytes: int = 0,
+    **settings: Any,
 ) -> tuple[JoinDriver, MemoryBudget]:
     """A driver for a relation that was opened with its key columns."""
     budget = MemoryBudget(memory_bytes)
@@ -50,6 +52,7 @@ def make_driver(
 
 def run_join(relation: Any, stream: pa.Table, on: Sequence[str], *, batch_rows: int = 100, **options: Any) -> Run:
     """Push a stream through an operator, batch by batch, and drain it."""
+    options.setdefault("stream_row_bytes", -(-stream.nbytes // max(1, len(stream))))
     driver, budget = make_driver(relation, stream.schema, on, **options)
     batches: list[pa.RecordBatch] = []
     for batch in stream.combine_chunks().to_batches(max_chunksize=batch_rows):

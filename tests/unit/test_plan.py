@@ -111,6 +111,14 @@ def test_memory_that_does_not_hold_a_row_is_refused_with_the_least_that_does(pub
         planned(handle.on(), memory_bytes=least_bytes - 10)
 
 
+def test_a_key_that_is_read_to_be_verified_needs_memory_too(publish: Publish) -> None:
+    handle = publish(pa.table({"id": ["x" * 50_000], "n": [1]}))
+    stream = pa.schema([("id", pa.string())])
+    with pytest.raises(BudgetExceeded, match="too small for one row"):
+        planned(handle.on(), stream=stream, memory_bytes=60_000)
+    assert planned(handle.on(), stream=stream, memory_bytes=4 << 20).lookups[0].row_bytes_max > 50_000
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Names and keys
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Skew that is exactly what it says, shuffles that lose no key, bursts that add up."""
+"""Skew that is exactly what it says, the papers' skew with its slips, shuffles that lose no key."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from semistream.errors import InvalidOption
-from semistream.lab.workloads.arrivals import burst_sizes
-from semistream.lab.workloads.zipf import CHUNK_ROWS, Shuffle, Zipf
+from semistream.lab.workloads.zipf import CHUNK_ROWS, PUBLISHED_EXPONENTS, IntegralZipf, Shuffle, Zipf
 
 SAMPLE_ROWS = 400_000
 
@@ -50,8 +49,8 @@ def test_ten_million_ranks_keep_their_shares_in_every_octave() -> None:
     ranks = Zipf(population, 1.0).sample(np.random.default_rng(22), SAMPLE_ROWS)
     edges = np.append(2 ** np.arange(24) - 1, population)
     counts = np.histogram(ranks, edges)[0]
-    cumulated = np.append(0.0, np.cumsum(exact_probabilities(population, 1.0)))
-    statistic, freedom = chi_square(counts, np.diff(cumulated[edges]) * SAMPLE_ROWS)
+    harmonic = np.append(0.0, np.cumsum(1.0 / np.arange(1, population + 1)))
+    statistic, freedom = chi_square(counts, np.diff(harmonic[edges]) / harmonic[-1] * SAMPLE_ROWS)
     assert statistic < freedom + 6 * np.sqrt(2 * freedom) + 6
 
 
@@ -71,6 +70,100 @@ def test_an_impossible_distribution_is_refused(population: int, exponent: float)
         Zipf(population, exponent)
 
 
+def integral_probabilities(key_end: float, exponent: float) -> np.ndarray:
+    """The share of each key from 1 on, when the area under x^-s is cut at whole numbers and ends at `key_end`."""
+    edges = np.append(np.arange(1, np.ceil(key_end)), key_end)
+    area = np.log(edges) if exponent == 1.0 else edges ** (1.0 - exponent) / (1.0 - exponent)
+    return np.diff(area) / (area[-1] - area[0])
+
+
+@pytest.mark.parametrize("population", [2, 3, 100, 20_000])
+def test_the_integral_generator_gives_key_k_the_share_ln_of_k_plus_1_over_k_by_ln_n(population: int) -> None:
+    ranks = IntegralZipf(population, 1.0).sample(np.random.default_rng(33), SAMPLE_ROWS)
+    key = np.arange(1, population)
+    expected = np.log((key + 1) / key) / np.log(population)
+    assert expected.sum() == pytest.approx(1.0)
+    counts = np.bincount(ranks, minlength=population)
+    assert counts[population - 1 :].sum() == 0, "the last key is never drawn"
+    statistic, freedom = chi_square(counts[: population - 1], expected * SAMPLE_ROWS)
+    assert statistic < freedom + 6 * np.sqrt(2 * freedom) + 6
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.25, 0.5, 0.75, 1.0 - 1e-12, 1.0, 1.3, 3.0])
+def test_the_integral_generator_follows_the_integral_for_any_exponent(exponent: float) -> None:
+    ranks = IntegralZipf(3000, exponent).sample(np.random.default_rng(34), SAMPLE_ROWS)
+    expected = integral_probabilities(3000, round(exponent, 6)) * SAMPLE_ROWS
+    statistic, freedom = chi_square(np.bincount(ranks, minlength=2999), expected)
+    assert statistic < freedom + 6 * np.sqrt(2 * freedom) + 6
+
+
+def as_the_paper_draws(exponent: float, population: int, uniform: np.ndarray) -> np.ndarray:
+    """The published generator in its own steps: an even number between F(1) and F(N), inverted, some rejected."""
+    forward, inverse = {
+        0.25: (lambda x: x**0.75, lambda y: (0.75 * y) ** 4 / y**2),  # 4 / 3 of integers is 1
+        0.5: (lambda x: 2 * x**0.5, lambda y: (y / 2) ** 2),
+        0.75: (lambda x: 4 * x**0.25, lambda y: (y / 4) ** 4),
+        1.0: (np.log, np.exp),
+    }[exponent]
+    low, high = forward(1.0), forward(float(population))
+    keys = np.floor(inverse(uniform * (high - low) + low)).astype(np.int64)
+    return keys[(keys >= 1) & (keys < population)] - 1
+
+
+@pytest.mark.parametrize("exponent", [0.25, 0.5, 0.75, 1.0])
+def test_the_published_generator_draws_as_its_own_steps_do(exponent: float) -> None:
+    population = 300
+    theirs = as_the_paper_draws(exponent, population, np.random.default_rng(35).random(SAMPLE_ROWS * 4))
+    ours = IntegralZipf.as_published(population, exponent).sample(np.random.default_rng(36), len(theirs))
+    counts, expected = np.bincount(ours, minlength=population), np.bincount(theirs, minlength=population)
+    # Both are samples, so the difference has twice the variance.
+    statistic, freedom = chi_square(counts, expected)
+    assert statistic / 2 < freedom + 6 * np.sqrt(2 * freedom) + 6
+
+
+def test_the_published_exponents_0_and_a_quarter_are_other_exponents() -> None:
+    population = 1000
+    nought = IntegralZipf.as_published(population, 0.0).sample(np.random.default_rng(37), SAMPLE_ROWS)
+    statistic, freedom = chi_square(
+        np.bincount(nought, minlength=989), integral_probabilities(990.0, 0.01) * SAMPLE_ROWS
+    )
+    assert statistic < freedom + 6 * np.sqrt(2 * freedom) + 6
+    assert nought.max() == 988, "the last hundredth of the keys never comes"
+    quarter, half = (
+        IntegralZipf.as_published(population, exponent).sample(np.random.default_rng(38), 1000)
+        for exponent in (0.25, 0.5)
+    )
+    assert np.array_equal(quarter, half)
+
+
+def test_the_two_generators_differ_at_the_top_as_they_should() -> None:
+    population = 2_000_000
+    exact, integral = (
+        kind(population, 1.0).sample(np.random.default_rng(39), SAMPLE_ROWS) for kind in (Zipf, IntegralZipf)
+    )
+    assert np.mean(exact == 0) == pytest.approx(0.066, abs=0.002)
+    assert np.mean(integral == 0) == pytest.approx(0.048, abs=0.002)
+
+
+def test_a_seed_gives_the_same_integral_ranks_again() -> None:
+    sampler = IntegralZipf(1000, 0.6)
+    first, second = (sampler.sample(np.random.default_rng(40), CHUNK_ROWS + 1) for _ in range(2))
+    assert np.array_equal(first, second)
+    assert len(sampler.sample(np.random.default_rng(40), 0)) == 0
+
+
+@pytest.mark.parametrize(("population", "exponent"), [(1, 1.0), (0, 0.0), (10, -0.1), (10, float("nan"))])
+def test_an_impossible_integral_is_refused(population: int, exponent: float) -> None:
+    with pytest.raises(InvalidOption, match="Zipf"):
+        IntegralZipf(population, exponent)
+
+
+def test_an_exponent_that_was_never_published_is_refused_with_those_that_were() -> None:
+    with pytest.raises(InvalidOption, match=r"allowed: 0\.0, 0\.25, 0\.5, 0\.75, 1\.0"):
+        IntegralZipf.as_published(10, 0.3)
+    assert all(IntegralZipf.as_published(10, exponent).population == 10 for exponent in PUBLISHED_EXPONENTS)
+
+
 @pytest.mark.parametrize("population", [1, 2, 3, 4, 5, 9, 10, 997, 1024, CHUNK_ROWS + 17])
 def test_a_shuffle_loses_no_key(population: int) -> None:
     keys = Shuffle(population, seed=25)(np.arange(population))
@@ -88,28 +181,3 @@ def test_a_shuffle_leaves_no_order() -> None:
 def test_seeds_shuffle_differently() -> None:
     first, second = (Shuffle(10_000, seed)(np.arange(10_000)) for seed in (27, 28))
     assert np.mean(first == second) < 0.01
-
-
-@pytest.mark.parametrize(("rows", "bursts"), [(1, 1), (1000, 7), (1_000_000, 24), (24, 24), (25, 24)])
-def test_bursts_add_up_to_the_rows_and_none_is_empty(rows: int, bursts: int) -> None:
-    sizes = burst_sizes(np.random.default_rng(29), rows, bursts)
-    assert (len(sizes), int(sizes.sum())) == (bursts, rows)
-    assert sizes.min() >= 1
-
-
-def test_bursts_are_uneven_unless_the_spread_is_nothing() -> None:
-    bursty = burst_sizes(np.random.default_rng(30), 1_000_000, 50)
-    even = burst_sizes(np.random.default_rng(30), 1_000_000, 50, spread=0.0)
-    assert bursty.max() > 2 * np.median(bursty)
-    assert even.max() - even.min() <= 1
-
-
-def test_fewer_rows_than_bursts_give_a_row_a_burst() -> None:
-    assert burst_sizes(np.random.default_rng(31), 3, 24).tolist() == [1, 1, 1]
-    assert burst_sizes(np.random.default_rng(31), 0, 24).tolist() == []
-
-
-@pytest.mark.parametrize(("rows", "bursts"), [(-1, 1), (1, 0)])
-def test_an_impossible_stream_is_refused(rows: int, bursts: int) -> None:
-    with pytest.raises(InvalidOption, match="stream"):
-        burst_sizes(np.random.default_rng(32), rows, bursts)
