@@ -113,7 +113,7 @@ def as_the_paper_draws(exponent: float, population: int, uniform: np.ndarray) ->
 @pytest.mark.parametrize("exponent", [0.25, 0.5, 0.75, 1.0])
 def test_the_published_generator_draws_as_its_own_steps_do(exponent: float) -> None:
     population = 300
-    theirs = as_the_paper_draws(exponent, population, np.random.default_rng(35).random(SAMPLE_ROWS * 4))
+    theirs = as_the_paper_draws(exponent, population, np.random.default_rng(35).random(SAMPLE_ROWS * 2))
     ours = IntegralZipf.as_published(population, exponent).sample(np.random.default_rng(36), len(theirs))
     counts, expected = np.bincount(ours, minlength=population), np.bincount(theirs, minlength=population)
     # Both are samples, so the difference has twice the variance.
