@@ -259,10 +259,13 @@ def test_two_enrichments_of_one_name_are_told_apart_by_name(
 
 
 def test_something_that_is_not_a_relation_is_refused(sales: DataFrame, products: RelationHandle) -> None:
-    for wrong in (products.path, [products.path], [products.on("product_id"), None]):
-        message = refusal(lambda wrong=wrong: ss.enrich(sales, wrong), InvalidOption)
-        assert "not a relation" in message
-        assert "semistream.relation" in message
+    for wrong in (products.path, [products.path], [products.on("product_id"), None], None):
+        for options in ({}, {"on": "product_id"}):
+            message = refusal(lambda wrong=wrong, options=options: ss.enrich(sales, wrong, **options), InvalidOption)
+            assert "not a relation" in message
+            assert "semistream.relation" in message
+    table = pa.table({"product_id": [1]})
+    assert "not a DataFrame of Spark; given: Table" in refusal(lambda: ss.enrich(table, products), InvalidOption)
     assert "nothing to enrich with" in refusal(lambda: ss.enrich(sales, []), InvalidOption)
 
 

@@ -282,3 +282,32 @@ def test_timestamps_that_spark_wrote_as_int96_are_instants(tmp_path: Path) -> No
     build_relation(tmp_path / "spark.parquet", key="product_id", out=tmp_path / "r")
     stored = ArrowFileRelation(RelationDirectory(tmp_path / "r"), 1).segment(0).column("seen_at")
     assert stored.equals(moments)
+
+
+def test_timestamps_that_spark_wrote_as_int96_are_instants_inside_other_types_too(tmp_path: Path) -> None:
+    instant = pa.timestamp("us", "UTC")
+    moments = pa.array([1_700_000_000_000_001, None], instant)
+    table = pa.table(
+        {
+            "visit": pa.StructArray.from_arrays([pa.array([1, 2]), moments], names=["n", "at"]),
+            "product_id": [1, 2],
+            "times": pa.array([moments.to_pylist(), None], pa.list_(instant)),
+            "by_name": pa.array([[("x", moments[0].as_py())], []], pa.map_(pa.string(), instant)),
+        }
+    )
+    # As Spark does: without Arrow's own note of the types.
+    pq.write_table(table, tmp_path / "s.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    build_relation(tmp_path / "s.parquet", key="product_id", out=tmp_path / "r")
+    stored = ArrowFileRelation(RelationDirectory(tmp_path / "r"), 1).segment(0)
+    for name in ("visit", "times", "by_name"):
+        assert stored.column(name).to_pylist() == table[name].to_pylist()
+
+
+def test_a_name_with_a_dot_is_not_the_part_of_another_column(tmp_path: Path) -> None:
+    table = pa.table({"id": [1], "a": [{"b": 2, "c": 3}], "a.b": [4]})
+    pq.write_table(table, tmp_path / "dots.parquet")
+    for columns in (["a.b"], ["a"], None):
+        report = build_relation(tmp_path / "dots.parquet", key="id", out=tmp_path / "r", columns=columns)
+        stored = ArrowFileRelation(RelationDirectory(tmp_path / "r"), report.version).segment(0)
+        kept = columns or ["a", "a.b"]
+        assert stored.select(kept).to_pylist() == table.select(kept).to_pylist()

@@ -180,7 +180,7 @@ class _Run:
         for master in MASTERS:
             master_rows += retail.write_parquet(master.batches(shop), self._places.source(master.name))
         written = retail.write_sales(shop, rows, BURSTS, self._places.stream)
-        self._display.end(f"{thousands(master_rows)} rows of master data, {thousands(rows)} sales")
+        self._display.end(f"{thousands(master_rows)} rows and {thousands(rows)} sales")
         return written
 
     def _index(self, master: Master) -> None:

@@ -19,7 +19,7 @@ from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.base import RelationInfo
 
-_verified: set[tuple[str, int]] = set()
+_verified: set[tuple[str, int, tuple[int, int] | None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ class RelationHandle:
     """What was known of the version that was current when the handle was made."""
     columns: tuple[str, ...]
     """Columns that enrichment adds: those asked for, or all but the key."""
+    row_bytes_max_with_key: int
+    """Arrow bytes that no row exceeds when the key is read, too."""
+    edition: tuple[int, int] | None
+    """Tells the version from another of its number; see `RelationDirectory.edition`."""
 
     @property
     def name(self) -> str:
@@ -105,14 +109,21 @@ def open_handle(
             allowed=f"code version {CODE_VERSION}",
             hint="build it anew with `semistream index`",
         )
+    place, edition = str(Path(path).resolve()), directory.edition(version)
     stored = ArrowFileRelation(directory, version)
-    place = (str(Path(path).resolve()), version)
-    if verify and place not in _verified:
+    if verify and (place, version, edition) not in _verified:
         stored.verify_all()
-        _verified.add(place)
+        _verified.add((place, version, edition))
     _check_key(stored.info, key)
     wanted = _wanted(stored.info, columns)
-    return RelationHandle(place[0], ArrowFileRelation(directory, version, wanted).info, wanted)
+    with_key = tuple(dict.fromkeys((*wanted, *stored.info.key)))
+    return RelationHandle(
+        place,
+        ArrowFileRelation(directory, version, wanted).info,
+        wanted,
+        row_bytes_max_with_key=ArrowFileRelation(directory, version, with_key).info.row_bytes_max,
+        edition=edition,
+    )
 
 
 def _check_key(info: RelationInfo, key: str | Sequence[str] | None) -> None:

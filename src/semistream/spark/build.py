@@ -16,6 +16,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    MapType,
+    StructType,
+    TimeType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
 from semistream.errors import ColumnNotFound, InvalidOption, did_you_mean
 from semistream.relations.building.build import BuildProgress, BuildReport, build_relation
 
@@ -45,6 +56,7 @@ def build_from_dataframe(
     keys = [key] if isinstance(key, str) else list(key)
     wanted = df.columns if columns is None else list(dict.fromkeys([*keys, *columns]))
     _check_columns(df, [*keys, *wanted])
+    _check_types(df, wanted)
     target = Path(out).resolve()
     staging = target.parent / f".{target.name}-from-spark-{uuid.uuid4().hex}"
     try:
@@ -56,6 +68,12 @@ def build_from_dataframe(
 
 def _check_columns(df: DataFrame, wanted: Sequence[str]) -> None:
     for name in wanted:
+        if df.columns.count(name) > 1:
+            raise InvalidOption(
+                f"the DataFrame has several columns {name!r}",
+                given=", ".join(df.columns),
+                hint="give each a name of its own, for example with `toDF`",
+            )
         if name not in df.columns:
             raise ColumnNotFound(
                 f"the DataFrame has no column {name!r}",
@@ -63,6 +81,27 @@ def _check_columns(df: DataFrame, wanted: Sequence[str]) -> None:
                 allowed=", ".join(df.columns),
                 hint=did_you_mean(name, df.columns),
             )
+
+
+def _check_types(df: DataFrame, wanted: Sequence[str]) -> None:
+    """Refuse what Spark cannot write as Parquet, or writes as something else."""
+    for field in df.schema.fields:
+        if field.name in wanted and _changes_in_parquet(field.dataType):
+            raise InvalidOption(
+                f"the column {field.name!r} of the DataFrame has a type that does not survive the way to disk",
+                given=field.dataType.simpleString(),
+                hint="leave it out with `columns=`, or cast it, for example to string",
+            )
+
+
+def _changes_in_parquet(data_type: DataType) -> bool:
+    if isinstance(data_type, StructType):
+        return any(_changes_in_parquet(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _changes_in_parquet(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _changes_in_parquet(data_type.keyType) or _changes_in_parquet(data_type.valueType)
+    return isinstance(data_type, TimeType | DayTimeIntervalType | YearMonthIntervalType | VariantType)
 
 
 def _write(df: DataFrame, folder: Path) -> None:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import AnalysisException, PySparkRuntimeError, PySparkTypeError
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from semistream.budget import parse_bytes
@@ -36,7 +37,7 @@ from semistream.spark.plan import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
 _ColumnsBody = Callable[[Iterator[Any]], Iterator[pa.Array]]
 _RowsBody = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -84,6 +85,10 @@ def enrich(
         products = ss.relation("products", key="product_id")
         enriched = ss.enrich(sales, products, on="product_id", memory="256MB")
     """
+    if not isinstance(df, DataFrame):
+        raise InvalidOption(
+            "`df` is not a DataFrame of Spark", given=type(df).__name__, allowed="pyspark.sql.DataFrame"
+        )
     lookups = _as_lookups(relation, on, prefix)
     session = df.sparkSession
     plan = _planned(
@@ -97,7 +102,7 @@ def enrich(
     )
     lookup_names = metric_names(lookups)
     label = name or "_".join(("enrich", *lookup_names))
-    counted = df.observe(f"{label}_in", F.count(F.lit(1)).alias("rows_in"))
+    counted = _counted(df, label)
     joined = _by_answers(counted, plan) if plan.way == "answers" else _by_rows(counted, plan)
     counts = F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col(HIDDEN)
     kept = _is_kept(plan)
@@ -116,9 +121,9 @@ def lookup(
     """Look a key up as a column: a struct of the relation's columns, or an array of structs where keys repeat.
 
     With columns it is a `Column`; without, a function of columns that can also be registered for SQL. A key that the
-    relation lacks is answered by null, or by an empty array. Use `enrich` for whole pipelines: it reports metrics,
-    serves several relations in one pass and answers in pieces. All answers to one Arrow batch of a `lookup` must fit
-    the memory at once.
+    relation lacks is answered by null, or by an empty array. Use `enrich` for whole pipelines: it reports metrics and
+    serves several relations in one pass. A column has no piece smaller than the answer to one row, so where keys repeat
+    all rows of one key must fit the memory at once; `enrich` puts them out in pieces.
 
     Args:
         relation: What `semistream.relation` returned.
@@ -183,19 +188,19 @@ def _as_lookups(
         else:
             bound = relation.on(*columns)
         return [bound if prefix is None else bound.prefixed(prefix)]
-    if on is not None or prefix is not None:
-        raise InvalidOption(
-            "`on` and `prefix` are for a single relation",
-            given=f"{len(relation)} relations",
-            hint='write [products.on("product_id", prefix="product_"), …]',
-        )
-    for item in relation:
+    for item in relation if isinstance(relation, list | tuple) else [relation]:
         if not isinstance(item, RelationHandle | Lookup):
             raise InvalidOption(
                 "there is something that is not a relation",
                 given=repr(relation),
                 allowed="what `semistream.relation` returns, or a list of such",
             )
+    if on is not None or prefix is not None:
+        raise InvalidOption(
+            "`on` and `prefix` are for a single relation",
+            given=f"{len(relation)} relations",
+            hint='write [products.on("product_id", prefix="product_"), …]',
+        )
     return [item.on() if isinstance(item, RelationHandle) else item for item in relation]
 
 
@@ -222,6 +227,20 @@ def _active_session() -> SparkSession:
     except PySparkRuntimeError as error:
         raise InvalidOption(
             "there is no active Spark session", given="none", allowed="a session created before `lookup` is called"
+        ) from error
+
+
+def _counted(df: DataFrame, label: str) -> DataFrame:
+    """Let Spark count the rows that go in. Spark Connect finds out later that a name is taken, and says it itself."""
+    try:
+        return df.observe(f"{label}_in", F.count(F.lit(1)).alias("rows_in"))
+    except AnalysisException as error:
+        if error.getCondition() != "DUPLICATED_METRICS_NAME":
+            raise
+        raise InvalidOption(
+            "the query has metrics of this name already",
+            given=label,
+            hint="give one of its enrichments another with `name=`, or enrich with all relations in one pass",
         ) from error
 
 
@@ -275,14 +294,27 @@ def _by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
 
 
 def _by_rows(df: DataFrame, plan: EnrichPlan) -> DataFrame:
-    # All columns cross; a type that cannot is refused here, before the query starts.
-    to_arrow_schema(df.schema, timezone="UTC")
+    _check_crossing(df)
     added = [field for p in plan.lookups for field in _struct_of(p).fields]
     stream = [StructField(field.name, field.dataType, nullable=True) for field in df.schema.fields]
     result = StructType([*stream, *added, StructField(HIDDEN, _COUNTS)])
     # `mapInArrow` reads names as expressions: a dot or a backtick would lead it astray, a plain name does not.
     plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
     return plain.mapInArrow(_with_names(worker.rows(plan), df.columns, result.names), result)
+
+
+def _check_crossing(df: DataFrame) -> None:
+    """All columns cross to Python; refuse one of a type that cannot, before the query starts."""
+    for field in df.schema.fields:
+        try:
+            to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkTypeError as error:
+            raise InvalidOption(
+                f"the stream's column {field.name!r} has a type that cannot cross to Python, where whole rows must go "
+                "because keys of a relation repeat or memory is little",
+                given=field.dataType.simpleString(),
+                hint="cast it, for example to string, or drop it before",
+            ) from error
 
 
 def _with_names(body: _RowsBody, stream: Sequence[str], result: Sequence[str]) -> _RowsBody:

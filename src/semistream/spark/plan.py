@@ -68,6 +68,12 @@ class LookupPlan:
         return () if exact else relation.key
 
     @property
+    def row_bytes_max(self) -> int:
+        """Bytes that no row of the relation exceeds as it is read, with the key where that is verified."""
+        relation = self.lookup.relation
+        return relation.row_bytes_max_with_key if self.verify_key else relation.info.row_bytes_max
+
+    @property
     def payload(self) -> pa.Schema:
         """Columns it adds, under their names in the relation."""
         return payload_schema(self.lookup.relation)
@@ -252,14 +258,14 @@ def _memory_shares(lookups: Sequence[Lookup], memory_bytes: int) -> list[float]:
 def _check_memory(plan: LookupPlan, memory_bytes: int, workers: int) -> None:
     info = plan.lookup.relation.info
     # Twice, because a worker that has no seat must get through, too (see `worker`).
-    least = 2 * least_memory_bytes(info.row_bytes_max)
+    least = 2 * least_memory_bytes(plan.row_bytes_max)
     given = int(memory_bytes * plan.memory_share) // workers
     if given < least:
         needed = int(least * workers / plan.memory_share) + 1
         raise BudgetExceeded(
             f"the memory is too small for one row of relation {info.name!r}",
             given=f"{format_bytes(memory_bytes)}, of which {format_bytes(given)} are for this relation in one of "
-            f"{workers} workers; its largest row has {format_bytes(info.row_bytes_max)}",
+            f"{workers} workers; its largest row has {format_bytes(plan.row_bytes_max)}",
             allowed=f"memory of at least {needed} bytes",
         )
 

@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
-from semistream.budget import MemoryBudget
+from semistream.budget import MemoryBudget, format_bytes
 from semistream.clock import RealClock
+from semistream.errors import RelationRefused
 from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.balance import Balance
 from semistream.joins.base import JoinResources
@@ -32,7 +34,6 @@ from semistream.joins.registry import algorithm_named
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.leases import pin_version
 from semistream.relations.arrow_file.reader import ArrowFileRelation
-from semistream.relations.handle import RelationHandle
 from semistream.spark.counts import BatchCounts, LookupCounts, counts_column
 from semistream.spark.plan import EnrichPlan, LookupPlan
 from semistream.spark.seats import NO_SEAT, leave_seat, take_seat
@@ -136,8 +137,7 @@ class _Served:
         self.used_at_s = 0.0
         worker_bytes = plan.memory_bytes / workers
         self._lookups = [
-            _ServedLookup(p, _granted_bytes(p, int(worker_bytes * p.memory_share), self.seat), plan.batch_rows)
-            for p in plan.lookups
+            _ServedLookup(p, int(worker_bytes * p.memory_share), self.seat, plan.batch_rows) for p in plan.lookups
         ]
         self._rows_in = 0
 
@@ -228,21 +228,17 @@ class _Served:
         return counts.as_list()
 
 
-def _granted_bytes(plan: LookupPlan, lookup_bytes: int, seat: int) -> int:
-    """What a worker with this seat, or without one, may hold for a lookup that has so many bytes in each worker."""
-    least_bytes = least_memory_bytes(plan.lookup.relation.info.row_bytes_max)
-    seatless_bytes = max(int(lookup_bytes * SEATLESS_SHARE), least_bytes)
-    return seatless_bytes if seat == NO_SEAT else lookup_bytes - seatless_bytes
-
-
 class _ServedLookup:
     """One lookup in this process, at one version of its relation."""
 
-    def __init__(self, plan: LookupPlan, memory_bytes: int, batch_rows: int) -> None:
+    def __init__(self, plan: LookupPlan, lookup_bytes: int, seat: int, batch_rows: int) -> None:
         self.plan = plan
-        self._memory_bytes = memory_bytes
+        # What a worker without a seat may hold; those with one have no less.
+        self._seatless_bytes = max(int(lookup_bytes * SEATLESS_SHARE), least_memory_bytes(plan.row_bytes_max))
+        self._memory_bytes = self._seatless_bytes if seat == NO_SEAT else lookup_bytes - self._seatless_bytes
         self._batch_rows = batch_rows if batch_rows > 0 else 10_000
         self._version = -1
+        self._edition: tuple[int, int] | None = None
         self._info = plan.lookup.relation.info
         self.driver: JoinDriver
         self.budget: MemoryBudget
@@ -250,12 +246,18 @@ class _ServedLookup:
     def begin_task(self, query_id: str | None, batch_id: str | None) -> None:
         """Open the version that this task must see, unless it is open; drop what a failed task left behind."""
         handle = self.plan.lookup.relation
+        directory = RelationDirectory(handle.path)
         version = handle.info.version
         if query_id is not None and batch_id is not None:
-            directory = RelationDirectory(handle.path)
-            version = pin_version(directory, query_id, int(batch_id), lambda: newest_fitting_version(handle))
-        if version != self._version or not self.driver.is_idle:
+            version = pin_version(
+                directory, query_id, int(batch_id), lambda: newest_fitting_version(self.plan, self._seatless_bytes)
+            )
+        edition = directory.edition(version)
+        # Rows that are gone from the directory stay readable where they are open.
+        is_open = version == self._version and edition in (self._edition, None)
+        if not is_open or not self.driver.is_idle:
             self._open(version)
+            self._edition = edition
         self._counted = self._totals()
 
     @property
@@ -289,18 +291,20 @@ class _ServedLookup:
     def structs(self, keys: Sequence[pa.Array]) -> pa.Array:
         """One struct a row, null where nothing was found and nothing takes its place."""
         aligned = self.driver.align(keys)
-        names = self.plan.lookup.output_names
+        if not aligned.columns:
+            return _structs_of_nothing(aligned.matched)
         mask = None
         if self.plan.on_miss != "default" and not aligned.matched.all():
             mask = pa.array(~aligned.matched)
-        if not aligned.columns:
-            return pa.array([{}] * len(keys[0]), pa.struct([]), mask=~aligned.matched)
-        return pa.StructArray.from_arrays(aligned.columns, names=list(names), mask=mask)
+        return pa.StructArray.from_arrays(aligned.columns, names=list(self.plan.lookup.output_names), mask=mask)
 
     def lists(self, keys: Sequence[pa.Array]) -> pa.Array:
         """A list of structs a row, empty where nothing was found."""
         grouped = self.driver.group(keys)
-        structs = pa.StructArray.from_arrays(grouped.columns, names=list(self.plan.lookup.output_names))
+        if grouped.columns:
+            structs = pa.StructArray.from_arrays(grouped.columns, names=list(self.plan.lookup.output_names))
+        else:
+            structs = _structs_of_nothing(np.ones(int(grouped.offsets[-1]), np.bool_))
         return pa.ListArray.from_arrays(pa.array(grouped.offsets, pa.int32()), structs)
 
     def counts(self) -> LookupCounts:
@@ -314,22 +318,36 @@ class _ServedLookup:
         return (balance.matched, balance.unmatched, balance.null_keys, stats.hits, stats.reads)
 
 
-def newest_fitting_version(handle: RelationHandle) -> int:
+def _structs_of_nothing(valid: npt.NDArray[np.bool_]) -> pa.Array:
+    """Structs without a field, for a relation that is nothing but its key; from no columns Arrow makes no rows."""
+    validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.struct([]), len(valid), [validity], children=[])
+
+
+def newest_fitting_version(plan: LookupPlan, memory_bytes: int) -> int:
     """The newest version that keeps what the query was planned with; one that breaks it is refused and named."""
+    handle = plan.lookup.relation
     directory = RelationDirectory(handle.path)
     current = directory.current_version()
+    refused = []
     for version in sorted((v for v in directory.versions() if v <= current), reverse=True):
-        broken = _promise_broken_by(handle, version)
+        broken = _promise_broken_by(plan, directory, version, memory_bytes)
         if broken is None:
             return version
         _log.error("version %d of relation %r is refused: %s; an older one stays in use", version, handle.name, broken)
-    return handle.info.version
+        refused.append(f"version {version}: {broken}")
+    raise RelationRefused(
+        f"no version of relation {handle.name!r} keeps what the query was planned with",
+        given="; ".join(refused),
+        hint="publish a version that does, or restart the query",
+    )
 
 
-def _promise_broken_by(handle: RelationHandle, version: int) -> str | None:
-    if version == handle.info.version:
+def _promise_broken_by(plan: LookupPlan, directory: RelationDirectory, version: int, memory_bytes: int) -> str | None:
+    handle = plan.lookup.relation
+    if version == handle.info.version and directory.edition(version) == handle.edition:
         return None
-    info = ArrowFileRelation(RelationDirectory(handle.path), version).info
+    info = ArrowFileRelation(directory, version).info
     if info.key != handle.info.key:
         return f"its key is {info.key}, not {handle.info.key}"
     if handle.info.unique and not info.unique:
@@ -339,4 +357,7 @@ def _promise_broken_by(handle: RelationHandle, version: int) -> str | None:
         found = info.schema.field(name).type if name in info.schema.names else None
         if found != wanted:
             return f"its column {name!r} is {found or 'gone'}, not {wanted}"
+    row_bytes_max = handle.open(version, with_key=bool(plan.verify_key)).info.row_bytes_max
+    if least_memory_bytes(row_bytes_max) > memory_bytes:
+        return f"its largest row has {format_bytes(row_bytes_max)}, too much for the memory of the query"
     return None

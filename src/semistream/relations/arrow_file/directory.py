@@ -152,6 +152,17 @@ class RelationDirectory:
         """Where the manifest of a version stands."""
         return self.path / f"v{version:06d}.json"
 
+    def edition(self, version: int) -> tuple[int, int] | None:
+        """Return what tells a version from another of its number; None when its rows are gone.
+
+        Numbers only grow, but whoever removes the directory and builds the relation anew begins with 1 again.
+        """
+        try:
+            status = os.stat(self.data_path(version))
+        except FileNotFoundError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
     # Building
 
     @contextmanager

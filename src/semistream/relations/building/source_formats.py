@@ -67,8 +67,7 @@ class Format(Protocol):
 class _Parquet:
     def schema(self, path: str) -> pa.Schema:
         with self._open(path) as file:
-            instants = _int96_columns(file)
-            return pa.schema([f.with_type(_INSTANT) if f.name in instants else f for f in file.schema_arrow])
+            return _schema_with_instants(file)
 
     def row_count(self, path: str) -> int | None:
         with self._open(path) as file:
@@ -79,9 +78,11 @@ class _Parquet:
             groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
             row_bytes = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1.0)
             batch_rows = max(1, min(_PARQUET_ROWS_MAX, int(BATCH_BYTES / max(1.0, row_bytes))))
-            instants = _int96_columns(file)
+            with_instants = _schema_with_instants(file)
             for batch in file.iter_batches(batch_rows, columns=list(columns)):
-                yield _with_instants(batch, instants)
+                # Asked for a column named `a.b`, Parquet also gives the part `b` of a struct named `a`.
+                asked = [name for name in columns if name in batch.schema.names]
+                yield batch.select(asked).cast(pa.schema([with_instants.field(name) for name in asked]))
 
     def _open(self, path: str) -> pq.ParquetFile:
         # INT96, Spark's default for timestamps, would be read as nanoseconds, in which the year 9999 becomes 1816.
@@ -90,17 +91,24 @@ class _Parquet:
         )
 
 
-def _int96_columns(file: pq.ParquetFile) -> set[str]:
-    """Columns that Spark wrote as INT96: instants, although Parquet does not say so and Arrow takes off their zone."""
-    columns = (file.schema.column(i) for i in range(len(file.schema)))
-    return {column.path for column in columns if column.physical_type == "INT96"}
+def _schema_with_instants(file: pq.ParquetFile) -> pa.Schema:
+    """The columns, with a zone for what Spark wrote as INT96: instants, although neither Parquet nor Arrow says so."""
+    parquet = file.schema
+    # Arrow's types and Parquet's columns have the same leaves in the same order, however deep.
+    is_instant = iter([parquet.column(i).physical_type == "INT96" for i in range(len(parquet))])
+    return pa.schema([field.with_type(_with_instants(field.type, is_instant)) for field in file.schema_arrow])
 
 
-def _with_instants(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
-    for i, name in enumerate(batch.schema.names):
-        if name in names:
-            batch = batch.set_column(i, name, batch.column(i).view(_INSTANT))
-    return batch
+def _with_instants(data_type: pa.DataType, is_instant: Iterator[bool]) -> pa.DataType:
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_with_instants(field.type, is_instant)) for field in data_type])
+    if pa.types.is_map(data_type):
+        key = _with_instants(data_type.key_type, is_instant)
+        return pa.map_(key, _with_instants(data_type.item_type, is_instant))
+    if pa.types.is_nested(data_type):
+        value = _with_instants(data_type.value_type, is_instant)
+        return data_type if value == data_type.value_type else pa.list_(value)
+    return _INSTANT if next(is_instant) else data_type
 
 
 class _Csv:
@@ -216,7 +224,7 @@ def explained(where: str, schema: pa.Schema | None = None) -> Iterator[None]:
         column = f"column {schema.names[int(in_csv.group(1))]!r}: " if schema is not None and in_csv else ""
         raise InvalidOption(
             f"{where} could not be read",
-            given=f"{column}{str(problem).splitlines()[0]}",
+            given=f"{column}{str(problem).splitlines()[0].rstrip('.')}",
             hint="the types of CSV columns are inferred from the beginning of the first file; Parquet states them"
             if in_csv
             else None,
