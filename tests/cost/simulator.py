@@ -29,7 +29,7 @@ class Setting:
     exponent: float
     layout: str
     hottest_keys: int = 0
-    """Keys that are cached, or pinned."""
+    """Keys that are cached; or pinned, as the first keys of R, which in a shuffled R are not the hottest."""
     pinned: bool = False
     """Whether the hottest keys probe H_S, instead of being probed by the stream."""
     seed: int = 1
@@ -99,10 +99,8 @@ class _Pages:
         self._page_of = place // setting.keys_per_page
         self.pages = int(self._page_of.max()) + 1
         if setting.pinned and setting.layout == "shuffled":
-            # Whole pages are pinned: those that the stream asks for most.
-            popularity = np.bincount(self._page_of, weights=weights)
-            hottest = np.argsort(-popularity)[: setting.hottest_keys // setting.keys_per_page]
-            self._page_of[np.isin(self._page_of, hottest)] = OUTSIDE
+            # The first pages are pinned, whatever is on them.
+            self._page_of[self._page_of < setting.hottest_keys // setting.keys_per_page] = OUTSIDE
         else:
             self._page_of[: setting.hottest_keys] = OUTSIDE
 

@@ -1,0 +1,62 @@
+"""SSBJ, the semi-stream balanced join: MESHJOIN's scan behind a cache that the cache inequality fills.
+
+Naeem, Weber, Lutteroth: A memory-optimal many-to-many semi-stream join (Distributed and Parallel Databases 37, 2018).
+No index is needed; any number of rows per key. Its cost, derived from its loop in MOIJ's symbols:
+
+    c_loop = c_IO(b) + w_N (c_S + c_H + c_O) + w_S (c_S + c_A + c_E + c_O) + b (c_H + c_I) + h_R c_V b / N_R
+
+What misses the cache waits for one whole scan, so n_j is exact: the share of j times the stream rows of a scan,
+h_S / (1 - hit share). The size of the cache follows (`semistream.cost.cache_inequality`), and with it everything: with
+C iterations a scan, w_S = h_S / C and w_N = w_S p / (1 - p). The inequality is tested for every key of a segment, and
+once a scan for every cached key: that, and not ten iterations, is the time over which n_j is defined.
+
+`h_s_rows` is the number of rows that could wait if nothing were cached; a cached key takes the room of m v_R / v_S of
+them.
+
+| symbol | name here         | unit           | meaning                                                |
+|--------|-------------------|----------------|--------------------------------------------------------|
+| b      | `page_rows`       | rows           | one segment of the scan                                |
+| h_R    | `remembered_rows` | rows           | rows of R in the cache; found, not given               |
+| w_N    | `w_n`             | rows/iteration | rows answered by the cache                             |
+| w_S    | `w_s`             | rows/iteration | rows that have met all of R                            |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from semistream.cost import meshjoin
+from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
+from semistream.cost.cache_inequality import settled_cache, waiting_rows_beside
+from semistream.cost.cachejoin import phase_counts
+from semistream.cost.symbols import UnitCosts
+
+
+def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
+    """Disk buffer, and what the inequality makes of the rest."""
+    cached_keys = settled_cache(workload, sizes)
+    cached_bytes = cached_keys * workload.rows_per_key * workload.v_r_bytes
+    waiting_rows = waiting_rows_beside(workload, sizes, cached_keys)
+    return {"H_R": cached_bytes, **waiting_memory(workload, sizes, waiting_rows)}
+
+
+def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
+    """Hits on arrival; a segment of the scan for the rest."""
+    cached_keys = settled_cache(workload, sizes)
+    waiting_rows = waiting_rows_beside(workload, sizes, cached_keys)
+    hit_share = workload.popularity.share_of_hottest(cached_keys)
+    iterations = meshjoin.cells(workload, sizes)
+    rows_read = workload.r_rows / iterations
+    w_s = waiting_rows / iterations
+    w_n = w_s * hit_share / (1.0 - hit_share)
+    cached_rows = cached_keys * workload.rows_per_key
+    counts = replace(
+        phase_counts(workload, sizes, w_n=w_n, w_s=w_s),
+        bytes_read=rows_read * workload.v_r_bytes,
+        seeks=0.0,
+        probes=rows_read + w_n + w_s,
+        inequality_tests=rows_read / workload.rows_per_key,
+        eviction_tests=cached_keys / iterations,
+    )
+    memory = memory_bytes(workload, sizes)
+    return predicted(w_n, w_s, counts, memory, unit_costs, waiting_rows=waiting_rows, remembered_rows=cached_rows)
