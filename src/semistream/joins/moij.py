@@ -15,9 +15,11 @@ Deviates from the printed algorithm where that loses memory or contradicts its o
 - Rows whose key R lacks leave with their slots, which the pseudo-code forgets.
 - A key moves only if there is room, which rows that leave have made; the printed counter can fall below zero.
 - The inequality speaks of the whole queue, and so do both tests here: a key is let in by the rows that wait for it, and
-  let go by the uses it had in one passage of the queue, the time that a row waits on average. The printed algorithm
+  let go by the uses it had per passage of the queue, the time that a row waits on average. The printed algorithm
   counts over ten iterations and divides by ten, another time base: keys that were just let in would leave at once.
-  Uses are averaged over passages, half of the weight on the last.
+- n is an expectation, and what waits now is one sample of it, so both tests ask for a clear case: who is let in must
+  exceed the border by `CERTAINTY` standard deviations of such a count, who is let go must fall short of it by as much.
+  Without that chance lets in and out as many keys as merit does. At the border itself either place is as good.
 """
 
 from __future__ import annotations
@@ -31,8 +33,17 @@ from semistream.joins.division import divide
 from semistream.joins.hybridjoin import OldestKeyJoin
 from semistream.relations.base import PageByKey
 
-PASSAGE_ITERATIONS_MIN = 10
-"""Evictions are not closer to each other than this."""
+ITERATIONS_PER_EVICTION = 10
+"""As published."""
+
+EVICTED_SHARE = 1 / 64
+"""Keys are let go when they are this many of all, because all that stay are moved."""
+
+CERTAINTY = 2.0
+"""Standard deviations by which a count must differ from the border to be believed."""
+
+PASSAGES_MIN, PASSAGES_MAX = 4.0, 8.0
+"""Uses are counted over so many passages of the queue: from the one number to the other, when they are halved."""
 
 
 class MemoryOptimalIndexJoin(OldestKeyJoin):
@@ -46,7 +57,7 @@ class MemoryOptimalIndexJoin(OldestKeyJoin):
         self._cheaper = NO_NUMBERS
         self._sizes = NO_NUMBERS
         self._uses = NO_NUMBERS
-        self._passage_began = 0
+        self._passages = PASSAGES_MIN
         self._left_before = 0
 
     def _consider(self, page: Page) -> None:
@@ -54,34 +65,38 @@ class MemoryOptimalIndexJoin(OldestKeyJoin):
         store = self._store
         if not store.held.can_hold:
             return
-        uses = self.waiting.count(page.codes)
-        asked = np.flatnonzero(uses)
+        waiting = self.waiting.count(page.codes)
+        asked = np.flatnonzero(waiting)
         sizes = store.held.bytes_of(page.batch, page.first[asked], page.count[asked])
         self.stats.inequality_tests += len(page.codes)
-        cheaper = store.held_bytes_of(sizes) < uses[asked] * store.waiting_row_bytes
-        self._cheaper, self._sizes, self._uses = asked[cheaper], sizes[cheaper], uses[asked[cheaper]]
+        border = store.held_bytes_of(sizes) / store.waiting_row_bytes
+        cheaper = waiting[asked] > border + CERTAINTY * np.sqrt(border)
+        self._cheaper, self._sizes = asked[cheaper], sizes[cheaper]
+        self._uses = (waiting[asked[cheaper]] * self._passages).astype(np.int64)
 
     def _remember(self, page: Page) -> None:
-        # Twice the rows that waited: the sum of a series of averages with half of the weight on the last.
-        self._store.hold(page, self._cheaper, self._sizes, 2 * self._uses)
+        self._store.hold(page, self._cheaper, self._sizes, self._uses)
         self._cheaper = NO_NUMBERS
 
     def _end_iteration(self) -> None:
-        iterations = self.stats.iterations - self._passage_began
-        left = self.stats.left - self._left_before
-        # Little's law: a row waits for as many iterations as it takes for all that wait now to leave.
-        if iterations >= PASSAGE_ITERATIONS_MIN and left >= len(self.waiting):
+        # Little's law: when as many rows have left as wait, the queue has passed once.
+        self._passages += (self.stats.left - self._left_before) / max(1, len(self.waiting))
+        self._left_before = self.stats.left
+        if self.stats.iterations % ITERATIONS_PER_EVICTION == 0:
             self._evict()
-            self._passage_began, self._left_before = self.stats.iterations, self.stats.left
+        if self._passages >= PASSAGES_MAX:
+            self._passages /= PASSAGES_MAX / PASSAGES_MIN
+            self._store.held.uses[:] //= int(PASSAGES_MAX / PASSAGES_MIN)
 
     def _evict(self) -> None:
-        """Let go who takes more memory than the rows that ask for it in one passage of the queue would take."""
+        """Let go who clearly takes more memory than the rows that ask for it in one passage of the queue would take."""
         held = self._store.held
         self.stats.eviction_tests += len(held)
-        stays = self._store.held_bytes_of(held.sizes) <= held.uses / 2 * self._store.waiting_row_bytes
-        if not stays.all():
-            self._store.keep(stays)
-        held.uses[:] >>= 1
+        uses = held.uses / self._passages
+        border = self._store.held_bytes_of(held.sizes) / self._store.waiting_row_bytes
+        leaves = uses < border
+        if np.count_nonzero(leaves) > EVICTED_SHARE * len(held):
+            self._store.keep(~leaves)
         self.stats.evicted = held.evicted
 
     def forget(self) -> None:

@@ -1,0 +1,128 @@
+"""A join against the clock: rows arrive, wait in the stream buffer, are admitted, and are finished.
+
+The papers ask two questions that a join alone cannot answer. How many rows a second can it serve (the service rate μ),
+and does it keep up with a stream that brings λ rows a second? Here rows carry their time of arrival, the stream buffer
+holds those that have arrived and were not admitted, and each row gets a *waiting time* (arrival to admission) and a
+*processing time* (admission to its last pair).
+
+Time is the clock's. With a virtual clock the relation charges its reads (see `relations.metered`) and `charge` says
+what the operations in between take; when there is nothing to do, time passes until the next arrival. Without `charge`
+computing is free and only reading takes time.
+
+The stream buffer is the papers' one component that is not charged to the budget: they measure its rows, and so do we.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.clock import VirtualClock
+from semistream.joins.base import JoinStats, Numbers, SemiStreamJoin, StepOutput, StreamRows
+
+Seconds = npt.NDArray[np.float64]
+
+Charge = Callable[[JoinStats, JoinStats], float]
+"""Seconds of the operations that were counted between two states of the counters."""
+
+OFFERED_ROWS = 65_536
+"""Rows that are shown to the operator at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRun:
+    """What became of every row, in seconds, in the order of arrival."""
+
+    arrived_s: Seconds
+    admitted_s: Seconds
+    finished_s: Seconds
+    buffered_rows_max: int
+    """The most rows that have waited in the stream buffer."""
+    served_rows: int
+    """Rows that were finished while others waited in the stream buffer."""
+    served_s: float
+    """The time that took."""
+
+    @property
+    def waiting_s(self) -> Seconds:
+        """Time in the stream buffer."""
+        return self.admitted_s - self.arrived_s
+
+    @property
+    def processing_s(self) -> Seconds:
+        """Time in the join."""
+        return self.finished_s - self.admitted_s
+
+    @property
+    def arrival_rows_per_s(self) -> float:
+        """λ: infinite where all rows arrive at once."""
+        span_s = float(self.arrived_s[-1] - self.arrived_s[0]) if len(self.arrived_s) else 0.0
+        return (len(self.arrived_s) - 1) / span_s if span_s > 0 else float("inf")
+
+    @property
+    def service_rows_per_s(self) -> float:
+        """μ: rows a second while there is a backlog; infinite where there never was one."""
+        return self.served_rows / self.served_s if self.served_s > 0 else float("inf")
+
+    @property
+    def keeps_up(self) -> bool:
+        """The verdict: λ ≤ μ."""
+        return self.arrival_rows_per_s <= self.service_rows_per_s
+
+    def rate_between(self, first_row: int, end_row: int) -> float:
+        """Rows a second between the moments when so many rows were finished."""
+        ends_s = np.sort(self.finished_s)
+        return float((end_row - first_row) / (ends_s[end_row - 1] - ends_s[first_row - 1]))
+
+
+def run_timed(
+    join: SemiStreamJoin,
+    codes: Numbers,
+    arrived_s: Seconds,
+    clock: VirtualClock,
+    charge: Charge | None = None,
+    sink: Callable[[StepOutput], None] | None = None,
+) -> TimedRun:
+    """Join rows with these codes, which arrive at these ascending times, and drain the join."""
+    assert len(codes) == len(arrived_s), f"{len(codes)} codes were given with {len(arrived_s)} times of arrival"
+    numbers = np.arange(len(codes), dtype=np.int64)
+    admitted_s, finished_s = np.full(len(codes), np.nan), np.full(len(codes), np.nan)
+    admitted = finished = buffered_max = served_rows = 0
+    served_s = 0.0
+    before = replace(join.stats)
+
+    def let_time_pass() -> None:
+        nonlocal before
+        if charge is not None:
+            clock.advance(charge(before, join.stats))
+            before = replace(join.stats)
+
+    while finished < len(codes):
+        now_s = clock.now_s()
+        arrived = int(np.searchsorted(arrived_s, now_s, side="right"))
+        buffered_max = max(buffered_max, arrived - admitted)
+        if admitted < arrived and join.wants_rows:
+            offered = slice(admitted, min(arrived, admitted + OFFERED_ROWS))
+            taken = join.admit(StreamRows(numbers[offered], codes[offered]))
+            assert taken > 0, "the operator wants rows and takes none"
+            admitted_s[admitted : admitted + taken] = now_s
+            admitted += taken
+            let_time_pass()
+        elif join.waiting_rows:
+            step = join.step()
+            let_time_pass()
+            finished_s[step.finished] = clock.now_s()
+            finished += len(step.finished)
+            if sink is not None:
+                sink(step)
+            if admitted < arrived:
+                served_rows += len(step.finished)
+        else:
+            clock.advance(float(arrived_s[admitted]) - now_s)
+            continue
+        if admitted < arrived:
+            served_s += clock.now_s() - now_s
+    return TimedRun(arrived_s, admitted_s, finished_s, buffered_max, served_rows, served_s)

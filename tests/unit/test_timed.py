@@ -1,0 +1,69 @@
+"""A join against the clock: every row has its times, and the verdict is that of the rates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from semistream.budget import MemoryBudget
+from semistream.clock import VirtualClock
+from semistream.joins.base import JoinResources, JoinStats
+from semistream.joins.registry import ALGORITHMS
+from semistream.joins.timed import TimedRun, run_timed
+from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import IoProfile, MeteredRelation
+
+KEYS, PAGE_ROWS = 1000, 50
+SLOW = IoProfile("slow", seek_s=0.01, bytes_per_s=1e12)
+"""Ten milliseconds a read, whatever its size: a hundred reads a second."""
+
+
+def run(name: str, rows: int, arrival_rows_per_s: float, *, charge_s: float = 0.0, seed: int = 0) -> TimedRun:
+    """Uniform keys at a constant rate."""
+    clock = VirtualClock()
+    table = pa.table({"k": np.arange(KEYS), "payload": np.arange(KEYS)})
+    relation = MeteredRelation(MemoryRelation.from_table(table, ["k"], page_rows=PAGE_ROWS), SLOW, clock)
+    join = ALGORITHMS[name].build(relation, JoinResources(MemoryBudget(1 << 20), clock, 1000, 20))
+    codes = np.random.default_rng(seed).integers(0, KEYS, rows)
+
+    def charge(before: JoinStats, after: JoinStats) -> float:
+        return (after.outputs - before.outputs) * charge_s
+
+    return run_timed(join, codes, np.arange(rows) / arrival_rows_per_s, clock, charge)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("arrival_rows_per_s", [10.0, 1e9])
+def test_no_row_waits_for_ever_and_time_goes_forward(name: str, arrival_rows_per_s: float) -> None:
+    timed = run(name, 500, arrival_rows_per_s)
+    assert np.isfinite(timed.finished_s).all()
+    assert (timed.waiting_s >= 0).all()
+    assert (timed.processing_s >= 0).all()
+
+
+def test_a_slow_stream_never_waits_in_the_buffer() -> None:
+    timed = run("inlj", 50, arrival_rows_per_s=10)
+    assert timed.keeps_up
+    assert timed.buffered_rows_max == 1
+    assert timed.processing_s.max() == pytest.approx(0.01)
+
+
+def test_a_stream_that_is_too_fast_is_found_out_and_piles_up() -> None:
+    # Reading all twenty pages once takes 0.2 s and serves as many rows as wait, some thousands.
+    timed = run("hybridjoin", 30_000, arrival_rows_per_s=1e6)
+    assert not timed.keeps_up
+    assert timed.service_rows_per_s < 1e6
+    assert timed.buffered_rows_max > 10_000
+    assert timed.waiting_s[-1] > timed.waiting_s[len(timed.waiting_s) // 2]
+
+
+def test_operations_take_the_time_they_are_charged() -> None:
+    free, charged = (run("inlj", 2000, 1e9, charge_s=charge_s) for charge_s in (0.0, 0.001))
+    assert charged.finished_s.max() == pytest.approx(free.finished_s.max() + 2000 * 0.001)
+
+
+def test_the_rate_between_two_moments_is_rows_over_seconds() -> None:
+    finished_s = np.array([4.0, 1.0, 2.0, 3.0])
+    timed = TimedRun(np.zeros(4), np.zeros(4), finished_s, 4, 4, 4.0)
+    assert timed.rate_between(1, 4) == pytest.approx(3 / 3)
