@@ -22,6 +22,7 @@ from semistream.relations.counting import CountingRelation
 from semistream.relations.failing import FailingRelation
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import HDD, MeteredRelation
+from semistream.relations.partitioned import PartitionedRelation, split_in_memory
 from tests.support.relations import publish_version, random_codes, rows_of_every_type
 
 Open = Callable[[Path, pa.RecordBatch, Sequence[str] | None], Any]
@@ -45,6 +46,10 @@ def _metered(path: Path, rows: pa.RecordBatch, columns: Sequence[str] | None) ->
     return MeteredRelation(_mapped(path, rows, columns), HDD, VirtualClock())
 
 
+def _partitioned(_: Path, rows: pa.RecordBatch, columns: Sequence[str] | None) -> Any:
+    return split_in_memory(MemoryRelation(rows, ["key"]), 3, page_rows=16, columns=columns)
+
+
 RELATIONS: dict[str, Open] = {
     "arrow file, mapped": _mapped,
     "arrow file, read": _read,
@@ -52,6 +57,7 @@ RELATIONS: dict[str, Open] = {
     "counting": lambda *given: CountingRelation(_read(*given)),
     "metered": _metered,
     "failing": lambda *given: FailingRelation(_memory(*given), nth=10**9),
+    "partitioned": _partitioned,
     "wrapped twice": lambda *given: CountingRelation(_metered(*given)),
 }
 
@@ -128,8 +134,13 @@ def test_all_segments_are_all_rows_in_the_order_of_codes(opened: Callable[..., A
     segments = [relation.segment(number) for number in range(relation.segment_count)]
     assert relation.segment_count == relation.info.page_count > 1
     assert all(len(segment) > 0 for segment in segments)
+    if isinstance(relation, PartitionedRelation):
+        for codes in (segment.column(0).to_numpy() for segment in segments):
+            assert bool(np.all(codes[1:] >= codes[:-1]))
+    else:
+        codes = np.concatenate([segment.column(0).to_numpy() for segment in segments])
+        assert codes.tolist() == rows.column(0).to_pylist()
     table = pa.Table.from_batches(segments)
-    assert table.column(CODE_COLUMN).to_pylist() == rows.column(0).to_pylist()
     assert _same(table, _table(rows))
 
 
@@ -141,11 +152,10 @@ def test_a_segment_reads_the_same_a_second_time(opened: Callable[..., Any]) -> N
     assert relation.segment(1).equals(first)
 
 
-def test_no_page_shares_a_code_with_the_next(opened: Callable[..., Any]) -> None:
+def test_no_page_shares_a_code_with_another(opened: Callable[..., Any]) -> None:
     relation = opened(_rows(5, distinct_max=12))
-    ends = [relation.segment(n).column(0)[-1].as_py() for n in range(relation.segment_count)]
-    begins = [relation.segment(n).column(0)[0].as_py() for n in range(relation.segment_count)]
-    assert all(end < begin for end, begin in zip(ends, begins[1:], strict=False))
+    codes = [np.unique(relation.segment(n).column(0).to_numpy()) for n in range(relation.segment_count)]
+    assert sum(map(len, codes)) == len(np.unique(np.concatenate(codes))) > 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -158,6 +168,17 @@ def test_the_page_of_a_key_holds_all_its_rows(opened: Callable[..., Any], seed: 
         assert len(page) > 0
         wanted = np.array([code])
         assert _same(_rows_with(page, wanted), _rows_with(rows, wanted))
+
+
+def test_the_page_of_a_key_is_known_without_reading(opened: Callable[..., Any]) -> None:
+    rows = _rows(3, distinct_max=30)
+    relation = opened(rows)
+    codes = np.random.default_rng(3).permutation(_some_codes(np.random.default_rng(3), rows, 20))
+    reads_before = relation.page_reads
+    numbers = relation.page_numbers(codes)
+    assert relation.page_reads == reads_before
+    for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):
+        assert relation.page_for(code).equals(relation.segment(number))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -234,6 +255,7 @@ def test_an_empty_relation_is_a_relation(opened: Callable[..., Any]) -> None:
     assert relation.info.rows_per_code_max == 0
     assert list(relation.rows_for(np.array([-1, 0, 1]), 1000)) == []
     page = relation.page_for(5)
+    assert relation.page_numbers(np.array([5, 6])).tolist() == [0, 0]
     assert len(page) == 0
     assert page.schema == relation.schema
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 import semistream as ss
 from semistream.errors import BudgetExceeded
 from semistream.joins.reference import reference_join
+from semistream.joins.registry import ALGORITHMS
 from semistream.relations.handle import RelationHandle
 from semistream.spark.environment import is_connect
 from tests.support.frames import assert_same_table, crossings, frame_of
@@ -403,3 +404,17 @@ def test_instants_of_a_dataframe_can_be_a_key(session: SparkSession, tmp_path: A
     ss.build_relation(frame_of(session, events), key="at", out=tmp_path / "events", columns=["a.b"])
     enriched = ss.enrich(frame_of(session, events.select(["at"])), ss.relation(tmp_path / "events"))
     assert_same_table(enriched, events.select(["at", "a.b"]))
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name not in ("adaptive", "inlj")])
+def test_every_algorithm_of_the_papers_joins_on_spark(
+    classic_session: SparkSession, publish: Publish, algorithm: str
+) -> None:
+    rng = np.random.default_rng(len(algorithm))
+    repeats = 2 if ALGORITHMS[algorithm].many_to_many else 1
+    master = pa.table({"id": np.repeat(np.arange(200), repeats), "name": [f"n{i}" for i in range(200 * repeats)]})
+    stream = pa.table({"id": pa.array(rng.integers(0, 250, 500), mask=rng.random(500) < 0.1), "row": range(500)})
+    enriched = ss.enrich(
+        classic_session.createDataFrame(stream), publish(master, "id"), algorithm=algorithm, memory="16MB"
+    )
+    assert_same_rows(enriched.toArrow(), duckdb_join(stream, master, ["id"], ["id"]))

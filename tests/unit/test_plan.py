@@ -116,7 +116,7 @@ def test_a_key_that_is_read_to_be_verified_needs_memory_too(publish: Publish) ->
     stream = pa.schema([("id", pa.string())])
     with pytest.raises(BudgetExceeded, match="too small for one row"):
         planned(handle.on(), stream=stream, memory_bytes=60_000)
-    assert planned(handle.on(), stream=stream, memory_bytes=4 << 20).lookups[0].row_bytes_max > 50_000
+    assert planned(handle.on(), stream=stream, memory_bytes=4 << 20).lookups[0].least_memory_bytes(1) > 50_000
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class OptimisedXHybridJoin(OldestKeyJoin):
     """Optimised X-HYBRIDJOIN: who asks for a pinned row is answered at once."""
 
     def __init__(self, relation: PagesAndScan, resources: JoinResources, *, pinned_share: float = PINNED_SHARE) -> None:
-        require_unique(relation, "optimised-x-hybridjoin")
+        require_unique(relation.info, "optimised-x-hybridjoin")
         division = divide(relation, resources)
         pinned_bytes = int(division.store_bytes * pinned_share)
         waiting = waiting_rows_within(division.store_bytes - pinned_bytes, resources)

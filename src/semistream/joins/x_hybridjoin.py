@@ -23,7 +23,7 @@ from semistream.joins.base import NO_NUMBERS, JoinResources, Numbers
 from semistream.joins.disk_probing import Page
 from semistream.joins.division import WORK_BYTES_PER_PAGE_ROW, divide, waiting_rows_within
 from semistream.joins.hybridjoin import OldestKeyJoin
-from semistream.relations.base import CyclicScan, PageByKey, Relation
+from semistream.relations.base import CyclicScan, PageByKey, RelationInfo
 
 PINNED_PAGES = 1
 """As many as are swappable: the published algorithm before it was tuned."""
@@ -33,12 +33,12 @@ class PagesAndScan(PageByKey, CyclicScan):
     """A relation that is read by key and page by page."""
 
 
-def require_unique(relation: Relation, algorithm: str) -> None:
+def require_unique(info: RelationInfo, algorithm: str) -> None:
     """Refuse a relation whose keys repeat."""
-    if not relation.info.unique:
+    if not info.unique:
         raise InvalidOption(
-            f"{algorithm} joins unique keys only, and keys of relation {relation.info.name!r} repeat",
-            given=f"up to {relation.info.rows_per_code_max} rows a key",
+            f"{algorithm} joins unique keys only, and keys of relation {info.name!r} repeat",
+            given=f"up to {info.rows_per_code_max} rows a key",
             allowed="a relation with unique keys",
             hint='algorithm="auto" or "moij" joins many to many',
         )
@@ -54,7 +54,7 @@ class XHybridJoin(OldestKeyJoin):
     """X-HYBRIDJOIN: pinned pages probe the rows that wait, then the page of the oldest key does."""
 
     def __init__(self, relation: PagesAndScan, resources: JoinResources, *, pinned_pages: int = PINNED_PAGES) -> None:
-        require_unique(relation, "x-hybridjoin")
+        require_unique(relation.info, "x-hybridjoin")
         pinned_pages = min(pinned_pages, relation.segment_count)
         division = divide(relation, resources, pages_held=1 + pinned_pages)
         waiting = waiting_rows_within(division.store_bytes, resources)

@@ -31,8 +31,6 @@ class RelationHandle:
     """What was known of the version that was current when the handle was made."""
     columns: tuple[str, ...]
     """Columns that enrichment adds: those asked for, or all but the key."""
-    row_bytes_max_with_key: int
-    """Arrow bytes that no row exceeds when the key is read, too."""
     edition: tuple[int, int] | None
     """Tells the version from another of its number; see `RelationDirectory.edition`."""
 
@@ -116,14 +114,7 @@ def open_handle(
         _verified.add((place, version, edition))
     _check_key(stored.info, key)
     wanted = _wanted(stored.info, columns)
-    with_key = tuple(dict.fromkeys((*wanted, *stored.info.key)))
-    return RelationHandle(
-        place,
-        ArrowFileRelation(directory, version, wanted).info,
-        wanted,
-        row_bytes_max_with_key=ArrowFileRelation(directory, version, with_key).info.row_bytes_max,
-        edition=edition,
-    )
+    return RelationHandle(place, ArrowFileRelation(directory, version, wanted).info, wanted, edition)
 
 
 def _check_key(info: RelationInfo, key: str | Sequence[str] | None) -> None:

@@ -245,14 +245,18 @@ def _counted(df: DataFrame, label: str) -> DataFrame:
 
 
 def _arrow_schema(df: DataFrame, lookups: Sequence[Lookup]) -> pa.Schema:
-    """All columns, and the types of those that hold keys; others may be of types that Arrow does not have."""
+    """All columns and their types; one that holds no key may be of a type that Arrow does not have."""
     keys = {column for lookup in lookups for column in lookup.on}
-    return pa.schema(
-        [
-            (field.name, to_arrow_type(field.dataType, timezone="UTC") if field.name in keys else pa.null())
-            for field in df.schema.fields
-        ]
-    )
+    return pa.schema([(field.name, _arrow_type(field.dataType, field.name in keys)) for field in df.schema.fields])
+
+
+def _arrow_type(data_type: DataType, is_key: bool) -> pa.DataType:
+    try:
+        return to_arrow_type(data_type, timezone="UTC")
+    except PySparkTypeError:
+        if is_key:
+            raise
+        return pa.null()
 
 
 def _arguments_of(relation: RelationHandle) -> pa.Schema:

@@ -5,8 +5,8 @@ values that can be sent to workers.
 
 Two ways lead through Python, and the plan says which:
 
-- **answers**: only key columns cross to Python and one struct a row comes back. Needs unique keys, and memory for the
-  answer to a whole Arrow batch at once, however large its rows turn out to be.
+- **answers**: only key columns cross to Python and one struct a row comes back. Needs unique keys, memory for the
+  answer to a whole Arrow batch at once, however large its rows turn out to be, and an algorithm that lets no row wait.
 - **rows**: whole rows cross both ways and any number may come back, in pieces as small as the memory requires.
 """
 
@@ -28,14 +28,19 @@ from semistream.errors import (
     check_choice,
     did_you_mean,
 )
-from semistream.joins.adaptive import OUTPUT_SHARE, least_memory_bytes
+from semistream.joins.adaptive import OUTPUT_SHARE
 from semistream.joins.driver import ON_MISS, OnMiss
 from semistream.joins.registry import algorithm_named
+from semistream.joins.x_hybridjoin import require_unique
 from semistream.keys import KeyCodec, check_same_family
+from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.handle import Lookup, RelationHandle, payload_schema
 
 HIDDEN = "__semistream"
 """Name of the column that carries answers and counts through Spark."""
+
+VARIABLE_BYTES = 24
+"""What a string or a nested value in a stream is taken for."""
 
 Way = Literal["answers", "rows"]
 """How rows cross to Python and back."""
@@ -54,6 +59,8 @@ class LookupPlan:
     """Its part of a worker's memory."""
     stream_key_types: tuple[pa.DataType, ...]
     """Types of the stream's key columns."""
+    stream_row_bytes: int
+    """About what a stream row takes that waits here, with what lookups before this one have added."""
 
     @property
     def codec(self) -> KeyCodec:
@@ -67,11 +74,13 @@ class LookupPlan:
         exact = self.codec.exact and KeyCodec(relation.key_types, relation.key).exact
         return () if exact else relation.key
 
-    @property
-    def row_bytes_max(self) -> int:
-        """Bytes that no row of the relation exceeds as it is read, with the key where that is verified."""
-        relation = self.lookup.relation
-        return relation.row_bytes_max_with_key if self.verify_key else relation.info.row_bytes_max
+    def open(self, version: int) -> ArrowFileRelation:
+        """Open a version of the relation as it will be read, with the key where that is verified."""
+        return self.lookup.relation.open(version, with_key=bool(self.verify_key))
+
+    def least_memory_bytes(self, version: int) -> int:
+        """The least memory with which a worker can join this version."""
+        return algorithm_named(self.algorithm).least_memory_bytes(self.open(version), self.stream_row_bytes)
 
     @property
     def payload(self) -> pa.Schema:
@@ -110,7 +119,7 @@ def make_plan(
 ) -> EnrichPlan:
     """Check everything and decide how to carry it out."""
     check_choice("on_miss", on_miss, ON_MISS)
-    chosen = algorithm_named(algorithm).name
+    chosen = algorithm_named(algorithm)
     if not lookups:
         raise InvalidOption("there is nothing to enrich with", given="an empty list", allowed="one or more relations")
     _check_names(stream, lookups)
@@ -118,9 +127,20 @@ def make_plan(
         _check_key(stream, lookup)
     checked = _checked_defaults(lookups, on_miss, defaults)
     shares = _memory_shares(lookups, memory_bytes)
+    for lookup in lookups:
+        if not chosen.many_to_many:
+            require_unique(lookup.relation.info, chosen.name)
     plans = tuple(
-        LookupPlan(lookup, chosen, on_miss, checked, share, tuple(stream.field(c).type for c in lookup.on))  # type: ignore[arg-type]
-        for lookup, share in zip(lookups, shares, strict=True)
+        LookupPlan(
+            lookup,
+            chosen.name,
+            on_miss,  # type: ignore[arg-type]
+            checked,
+            share,
+            tuple(stream.field(column).type for column in lookup.on),
+            _stream_row_bytes(stream, lookups[:i]),
+        )
+        for i, (lookup, share) in enumerate(zip(lookups, shares, strict=True))
     )
     for plan in plans:
         _check_memory(plan, memory_bytes, max(1, workers))
@@ -255,17 +275,32 @@ def _memory_shares(lookups: Sequence[Lookup], memory_bytes: int) -> list[float]:
     return shares
 
 
+def _stream_row_bytes(stream: pa.Schema, lookups_before: Sequence[Lookup]) -> int:
+    """About what a row of the stream takes when it reaches a lookup; strings are not known before they come."""
+    stream_bytes = sum(_value_bytes(data_type) for data_type in stream.types)
+    return int(stream_bytes + sum(lookup.relation.info.row_bytes_mean for lookup in lookups_before)) + 1
+
+
+def _value_bytes(data_type: pa.DataType) -> float:
+    try:
+        return float(data_type.bit_width) / 8
+    except ValueError:
+        return VARIABLE_BYTES
+
+
 def _check_memory(plan: LookupPlan, memory_bytes: int, workers: int) -> None:
     info = plan.lookup.relation.info
     # Twice, because a worker that has no seat must get through, too (see `worker`).
-    least = 2 * least_memory_bytes(plan.row_bytes_max)
+    least = 2 * plan.least_memory_bytes(info.version)
     given = int(memory_bytes * plan.memory_share) // workers
     if given < least:
         needed = int(least * workers / plan.memory_share) + 1
         raise BudgetExceeded(
-            f"the memory is too small for one row of relation {info.name!r}",
+            f"the memory is too small for one row of relation {info.name!r}"
+            if algorithm_named(plan.algorithm).needs == "keys"
+            else f"the memory is too small for a page of relation {info.name!r}, which {plan.algorithm} reads",
             given=f"{format_bytes(memory_bytes)}, of which {format_bytes(given)} are for this relation in one of "
-            f"{workers} workers; its largest row has {format_bytes(plan.row_bytes_max)}",
+            f"{workers} workers; its largest row has {format_bytes(plan.open(info.version).info.row_bytes_max)}",
             allowed=f"memory of at least {needed} bytes",
         )
 
@@ -273,6 +308,8 @@ def _check_memory(plan: LookupPlan, memory_bytes: int, workers: int) -> None:
 def _choose_way(plans: Sequence[LookupPlan], worker_bytes: int, batch_rows: int) -> tuple[Way, str]:
     for plan in plans:
         info = plan.lookup.relation.info
+        if algorithm_named(plan.algorithm).needs != "keys":
+            return "rows", f"{plan.algorithm} lets rows wait beyond the end of an Arrow batch"
         if not info.unique:
             return "rows", f"keys of {info.name!r} repeat, so a row can have several partners"
         # Answers are put together from pieces where they do not come in one, so there must be room for them twice.

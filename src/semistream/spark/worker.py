@@ -26,7 +26,6 @@ from pyspark import TaskContext
 from semistream.budget import MemoryBudget, format_bytes
 from semistream.clock import RealClock
 from semistream.errors import RelationRefused
-from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.balance import Balance
 from semistream.joins.base import JoinResources
 from semistream.joins.driver import JoinDriver, OutputColumns
@@ -234,7 +233,9 @@ class _ServedLookup:
     def __init__(self, plan: LookupPlan, lookup_bytes: int, seat: int, batch_rows: int) -> None:
         self.plan = plan
         # What a worker without a seat may hold; those with one have no less.
-        self._seatless_bytes = max(int(lookup_bytes * SEATLESS_SHARE), least_memory_bytes(plan.row_bytes_max))
+        self._seatless_bytes = max(
+            int(lookup_bytes * SEATLESS_SHARE), plan.least_memory_bytes(plan.lookup.relation.info.version)
+        )
         self._memory_bytes = self._seatless_bytes if seat == NO_SEAT else lookup_bytes - self._seatless_bytes
         self._batch_rows = batch_rows if batch_rows > 0 else 10_000
         self._version = -1
@@ -271,12 +272,11 @@ class _ServedLookup:
             # What was remembered of the last version must be free before anything of the next one is held.
             del self.driver, self.budget
             self._version = -1
-        handle = self.plan.lookup.relation
-        relation = handle.open(version, with_key=bool(self.plan.verify_key))
+        relation = self.plan.open(version)
         self._info = relation.info
         self.budget = MemoryBudget(self._memory_bytes)
         join = algorithm_named(self.plan.algorithm).build(
-            relation, JoinResources(self.budget, _clock, self._batch_rows)
+            relation, JoinResources(self.budget, _clock, self._batch_rows, self.plan.stream_row_bytes)
         )
         output = OutputColumns(
             self.plan.payload,
@@ -357,7 +357,7 @@ def _promise_broken_by(plan: LookupPlan, directory: RelationDirectory, version: 
         found = info.schema.field(name).type if name in info.schema.names else None
         if found != wanted:
             return f"its column {name!r} is {found or 'gone'}, not {wanted}"
-    row_bytes_max = handle.open(version, with_key=bool(plan.verify_key)).info.row_bytes_max
-    if least_memory_bytes(row_bytes_max) > memory_bytes:
+    if plan.least_memory_bytes(version) > memory_bytes:
+        row_bytes_max = plan.open(version).info.row_bytes_max
         return f"its largest row has {format_bytes(row_bytes_max)}, too much for the memory of the query"
     return None
