@@ -21,6 +21,7 @@ from semistream.clock import VirtualClock
 from semistream.demo.display import StreamView
 from semistream.demo.workspace import MARKER, Workspace
 from semistream.errors import InvalidOption
+from semistream.joins.registry import ALGORITHMS
 
 
 def run(*arguments: str | Path) -> Result:
@@ -37,7 +38,7 @@ def products(tmp_path: Path) -> Path:
 # Help
 
 
-@pytest.mark.parametrize("command", [(), ("index",), ("demo",)])
+@pytest.mark.parametrize("command", [(), ("index",), ("demo",), ("algorithms",)])
 def test_every_help_has_an_example(command: tuple[str, ...]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -53,6 +54,15 @@ def test_help_is_there_in_under_a_second_and_without_heavy_libraries() -> None:
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     # What takes time is loading libraries; naming them keeps this test steady on a busy machine.
     assert result.stdout.strip() == "[]"
+
+
+def test_the_algorithms_are_those_of_the_registry() -> None:
+    printed = run("algorithms", "--json").stdout
+    assert printed.count("\n") == 1
+    table = json.loads(printed)
+    assert [row["name"] for row in table] == list(ALGORITHMS)
+    assert set(table[0]) == {"name", "reads", "remembers", "waits", "paper", "needs", "many_to_many"}
+    assert all(name in run("algorithms").stdout for name in ALGORITHMS)
 
 
 def test_the_version_is_that_of_the_package() -> None:

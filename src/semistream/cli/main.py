@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from semistream.cli.algorithms import algorithms
 from semistream.cli.demo import demo
 from semistream.cli.index import index
 from semistream.errors import SemistreamError
@@ -49,6 +50,7 @@ app = typer.Typer(
 )
 app.command("index")(index)
 app.command("demo")(demo)
+app.command("algorithms")(algorithms)
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -58,9 +59,19 @@ def split_names(text: str | None) -> list[str] | None:
     return names
 
 
-def print_json(fields: Mapping[str, object]) -> None:
+def print_json(answer: object) -> None:
     """Print one line of JSON on the standard output."""
-    print(json.dumps(fields, ensure_ascii=False))
+    print(json.dumps(answer, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table on the standard output, the first column never broken."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
+    for i, name in enumerate(columns):
+        table.add_column(name, no_wrap=i == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
 
 
 def print_facts(facts: Mapping[str, str], table: Table | None = None) -> None:
