@@ -236,6 +236,19 @@ def test_the_rows_do_not_depend_on_how_the_stream_is_cut(
     assert_same_rows(run.table, reference_join(stream, master, stream_key, relation_key))
 
 
+@pytest.mark.parametrize("rows_per_step", [1, 4, 1000])
+def test_columns_are_answered_row_by_row_in_the_order_of_the_stream(algorithm: str, rows_per_step: int) -> None:
+    stream, master, stream_key, relation_key = WORKLOADS["some absent"](rows_per_step)
+    relation = MemoryRelation.from_table(master, relation_key, page_rows=5)
+    driver, _ = make_driver(
+        relation, stream.schema, stream_key, algorithm=algorithm, rows_per_step=rows_per_step, clock=VirtualClock()
+    )
+    expected = [row["text"] for row in reference_join(stream, master, stream_key, relation_key)]
+    for _ in range(2):
+        answered = driver.align([stream.column(name).combine_chunks() for name in stream_key])
+        assert answered.columns[0].to_pylist() == expected
+
+
 # Faults --------------------------------------------------------------------------------------------------------------
 
 

@@ -170,7 +170,7 @@ class SemiStreamJoin(ABC):
 
     @abstractmethod
     def step(self) -> StepOutput:
-        """Do a bounded piece of work. Only called while rows wait."""
+        """Do a bounded piece of work. Only called while rows wait, or none are wanted."""
 
     def forget(self) -> None:  # noqa: B027 - most operators remember nothing
         """Drop everything that is remembered. Nothing may be waiting."""

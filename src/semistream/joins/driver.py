@@ -113,6 +113,11 @@ class JoinDriver:
         """Whether everything that came in is finished."""
         return not self._open and self.join.waiting_rows == 0
 
+    @property
+    def _is_busy(self) -> bool:
+        """Whether rows wait, or a page is in hand with which an operator has not finished."""
+        return self.join.waiting_rows > 0 or not self.join.wants_rows
+
     # Rows out --------------------------------------------------------------------------------------------------------
 
     def push(self, batch: pa.RecordBatch, key: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -137,7 +142,7 @@ class JoinDriver:
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Let the operator finish every row that waits; yield the rest of the output."""
-        while self.join.waiting_rows:
+        while self._is_busy:
             yield from self._put_out(self.join.step())
         if self._open:
             raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=OUR_FAULT)
@@ -259,11 +264,11 @@ class JoinDriver:
         while len(rows):
             taken = self.join.admit(rows)
             rows = StreamRows(rows.numbers[taken:], rows.codes[taken:])
-            while self.join.waiting_rows:
+            while self._is_busy:
                 last = self._answer_step(opened)
                 # The next step is read into the room that these rows take, and admitting more rows ends the life of
                 # these pairs: they are copied unless they are the last.
-                if last and (self.join.waiting_rows or len(rows)):
+                if last and (self._is_busy or len(rows)):
                     copied = self._merged([*copied, self._copied(last)])
                     last = []
         if opened.left:

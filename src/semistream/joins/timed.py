@@ -111,7 +111,7 @@ def run_timed(
             admitted_s[admitted : admitted + taken] = now_s
             admitted += taken
             let_time_pass()
-        elif join.waiting_rows:
+        elif join.waiting_rows or not join.wants_rows:
             step = join.step()
             let_time_pass()
             finished_s[step.finished] = clock.now_s()
