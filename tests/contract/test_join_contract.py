@@ -104,10 +104,14 @@ def asking(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=RELATIONS.values(), ids=list(RELATIONS))
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[pa.Table, list[str]], Any]:
-    """Opens a table as a relation of the kind under test."""
-    return lambda table, key: request.param(tmp_path / "relation", table, key)
+USUAL_STORES = ("memory", "arrow file, mapped")
+PLACES = [
+    pytest.param(algorithm, store, id=f"{algorithm}-{store}")
+    for algorithm, entry in ALGORITHMS.items()
+    for store in RELATIONS
+    # Algorithms that read pages and segments see no difference between the others.
+    if entry.needs == "keys" or store in USUAL_STORES
+]
 
 
 # Workloads -----------------------------------------------------------------------------------------------------------
@@ -188,11 +192,12 @@ def workload(request: pytest.FixtureRequest) -> Callable[[int], Workload]:
 # The same rows -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("algorithm", "store"), PLACES)
 def test_the_rows_are_those_of_the_reference(
-    algorithm: str, opened: Callable[..., Any], workload: Callable[[int], Workload]
+    algorithm: str, store: str, workload: Callable[[int], Workload], tmp_path: Path
 ) -> None:
     stream, master, stream_key, relation_key = workload(11)
-    relation = opened(master, relation_key)
+    relation = RELATIONS[store](tmp_path / "relation", master, relation_key)
     if not relation.info.unique and not ALGORITHMS[algorithm].many_to_many:
         with pytest.raises(InvalidOption, match="unique keys"):
             run_join(relation, stream, stream_key, algorithm=algorithm)
@@ -226,13 +231,12 @@ def test_the_rows_are_those_of_the_reference(
         assert run.balance.rows_in == len(stream)
 
 
-@pytest.mark.parametrize("batch_rows", [1, 7, 53, 1000])
-def test_the_rows_do_not_depend_on_how_the_stream_is_cut(
-    algorithm: str, opened: Callable[..., Any], batch_rows: int
-) -> None:
+@pytest.mark.parametrize("batch_rows", [1, 7, 53])
+def test_the_rows_do_not_depend_on_how_the_stream_is_cut(algorithm: str, batch_rows: int) -> None:
     case = "one to many" if ALGORITHMS[algorithm].many_to_many else "some absent"
     stream, master, stream_key, relation_key = WORKLOADS[case](batch_rows)
-    run = run_join(opened(master, relation_key), stream, stream_key, algorithm=algorithm, batch_rows=batch_rows)
+    relation = MemoryRelation.from_table(master, relation_key, page_rows=5)
+    run = run_join(relation, stream, stream_key, algorithm=algorithm, batch_rows=batch_rows)
     assert_same_rows(run.table, reference_join(stream, master, stream_key, relation_key))
 
 
@@ -268,7 +272,8 @@ def test_whichever_read_fails_the_error_comes_out_and_a_fresh_run_is_right(
     sound = FailingRelation(inner, nth=10**9)
     assert_same_rows(run(sound), expected)
     assert sound.reads >= 3, "the workload must read more than once"
-    for nth in range(1, sound.reads + 1):
+    # All of them where they are few; some of many, from the first to the last.
+    for nth in sorted({*np.linspace(1, sound.reads, 20).astype(int).tolist()}):
         failing = FailingRelation(inner, nth)
         with pytest.raises(OSError, match="made to fail"):
             run(failing)
