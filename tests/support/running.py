@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.clock import Clock, RealClock
 from semistream.joins.base import JoinResources, JoinStats
-from semistream.joins.driver import Balance, JoinDriver, OnMiss, OutputColumns
+from semistream.joins.driver import OPEN_ROW_BYTES, Balance, JoinDriver, OnMiss, OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.keys import KeyCodec
 
@@ -40,7 +40,8 @@ def make_driver(
 ) -> tuple[JoinDriver, MemoryBudget]:
     """A driver for a relation that was opened with its key columns."""
     budget = MemoryBudget(memory_bytes)
-    join = algorithm_named(algorithm).build(relation, JoinResources(budget, clock or RealClock(), rows_per_step))
+    resources = JoinResources(budget, clock or RealClock(), rows_per_step, stream_row_bytes)
+    join = algorithm_named(algorithm).build(relation, resources, **settings)
     payload = pa.schema([f for f in relation.info.schema if f.name not in relation.info.key])
     codec = KeyCodec([stream_schema.field(name).type for name in on], on)
     exact = codec.exact and KeyCodec([relation.info.schema.field(n).type for n in relation.info.key]).exact
@@ -52,7 +53,7 @@ def make_driver(
 
 def run_join(relation: Any, stream: pa.Table, on: Sequence[str], *, batch_rows: int = 100, **options: Any) -> Run:
     """Push a stream through an operator, batch by batch, and drain it."""
-    options.setdefault("stream_row_bytes", -(-stream.nbytes // max(1, len(stream))))
+    options.setdefault("stream_row_bytes", OPEN_ROW_BYTES + -(-stream.nbytes // max(1, len(stream))))
     driver, budget = make_driver(relation, stream.schema, on, **options)
     batches: list[pa.RecordBatch] = []
     for batch in stream.combine_chunks().to_batches(max_chunksize=batch_rows):

@@ -81,16 +81,13 @@ class _ByPages:
         return pages * -float(np.expm1(key_count * np.log1p(-1 / pages))) if pages > 1 else 1.0
 
     def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
-        position = 0
-        while position < len(codes):
-            page = self._relation.page_for(int(codes[position]))
-            if page.num_rows == 0:
-                return
-            last = codes_of(page)[-1]
-            # A page that ends before the code says that it is absent; an earlier code may have brought that page.
-            if last >= codes[position]:
+        # One code a page is enough to read it; in a partitioned relation the codes of a page are not neighbours.
+        _, asking = np.unique(self._relation.page_numbers(codes), return_index=True)
+        for code in codes[np.sort(asking)]:
+            page = self._relation.page_for(int(code))
+            # A page that ends before the first code that asks for it has none of them.
+            if page.num_rows and codes_of(page)[-1] >= code:
                 yield page
-            position = max(position + 1, int(np.searchsorted(codes, last, side="right")))
 
 
 class _ByScan:

@@ -113,7 +113,6 @@ class JoinDriver:
         """Whether everything that came in is finished."""
         return not self._open and self.join.waiting_rows == 0
 
-    @property
     def _is_busy(self) -> bool:
         """Whether rows wait, or a page is in hand with which an operator has not finished."""
         return self.join.waiting_rows > 0 or not self.join.wants_rows
@@ -125,8 +124,9 @@ class JoinDriver:
         rows_max = max(1, int(self.join.output_bytes_max * OPEN_ROWS_SHARE) // OPEN_ROW_BYTES)
         pushed_from = self._next_number
         for begin in range(0, batch.num_rows, rows_max):
-            opened, rows = self._opened(batch.slice(begin, rows_max), key)
-            self._open_rows.hold(self._waiting_bytes + len(opened) * OPEN_ROW_BYTES)
+            piece = batch.slice(begin, rows_max)
+            yield from self._make_room(len(piece) * OPEN_ROW_BYTES, pushed_from)
+            opened, rows = self._opened(piece, key)
             yield from self._put_out(StepOutput(finished=opened.numbers_at(opened.null_places)))
             while len(rows):
                 taken = self.join.admit(rows)
@@ -134,15 +134,11 @@ class JoinDriver:
                 while not self.join.wants_rows:
                     yield from self._put_out(self.join.step())
             self._hold_waiting(pushed_from)
-            while self._waiting_bytes > self._open_rows.free_bytes + self._open_rows.used_bytes:
-                # Rows that are larger than was expected: some of them must be finished before others can wait.
-                yield from self._put_out(self.join.step())
-                self._hold_waiting(pushed_from)
-            self._open_rows.hold(self._waiting_bytes)
+            yield from self._make_room(0, pushed_from)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Let the operator finish every row that waits; yield the rest of the output."""
-        while self._is_busy:
+        while self._is_busy():
             yield from self._put_out(self.join.step())
         if self._open:
             raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=OUR_FAULT)
@@ -151,6 +147,15 @@ class JoinDriver:
         self._account.hold(0)
         self._taken_bytes = 0
         self.balance.check()
+
+    def _make_room(self, more_bytes: int, pushed_from: int) -> Iterator[pa.RecordBatch]:
+        """Hold what waits and some more; where that is too much, some rows must be finished before others can wait."""
+        while self._waiting_bytes + more_bytes > self._open_rows.free_bytes + self._open_rows.used_bytes:
+            if self.join.waiting_rows == 0:
+                break
+            yield from self._put_out(self.join.step())
+            self._hold_waiting(pushed_from)
+        self._open_rows.hold(self._waiting_bytes + more_bytes)
 
     def _hold_waiting(self, pushed_from: int) -> None:
         """Copy what waits out of the batch it came in."""
@@ -264,11 +269,11 @@ class JoinDriver:
         while len(rows):
             taken = self.join.admit(rows)
             rows = StreamRows(rows.numbers[taken:], rows.codes[taken:])
-            while self._is_busy:
+            while self._is_busy():
                 last = self._answer_step(opened)
                 # The next step is read into the room that these rows take, and admitting more rows ends the life of
                 # these pairs: they are copied unless they are the last.
-                if last and (self._is_busy or len(rows)):
+                if last and (self._is_busy() or len(rows)):
                     copied = self._merged([*copied, self._copied(last)])
                     last = []
         if opened.left:

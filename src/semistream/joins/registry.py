@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from semistream.errors import check_choice
-from semistream.joins import adaptive, division
+from semistream.joins import adaptive, division, page_probing, pcsrj
 from semistream.joins.adaptive import AdaptiveJoin
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.cachejoin import CacheJoin
+from semistream.joins.derakhshan import OrderedCacheJoin
 from semistream.joins.hybridjoin import HybridJoin
 from semistream.joins.inlj import IndexNestedLoopJoin
 from semistream.joins.meshjoin import MeshJoin
 from semistream.joins.moij import MemoryOptimalIndexJoin
 from semistream.joins.optimised_x_hybridjoin import OptimisedXHybridJoin
+from semistream.joins.partition_join import PartitionJoin
+from semistream.joins.pcsrj import ParallelCacheJoin
 from semistream.joins.r_meshjoin import ReducedMeshJoin
 from semistream.joins.ssbj import SemiStreamBalancedJoin
 from semistream.joins.sscj import SemiStreamCacheJoin
+from semistream.joins.ssij import SemiStreamedIndexJoin
+from semistream.joins.tuned_x_hybridjoin import TunedXHybridJoin
 from semistream.joins.x_hybridjoin import XHybridJoin
 from semistream.relations.base import Relation
 
@@ -123,6 +128,17 @@ ALGORITHMS: dict[str, Algorithm] = {
             least_memory_bytes=_least_for_two_pages,
         ),
         Algorithm(
+            "tuned-x-hybridjoin",
+            reads="the page of the oldest waiting key",
+            remembers="the first pages of R, as many as the tuner says; they probe the rows that wait",
+            waits="until its page is read or, if that is pinned, until the next iteration",
+            needs="index",
+            paper="Naeem et al., a tuned X-HYBRIDJOIN",
+            build=TunedXHybridJoin,
+            many_to_many=False,
+            least_memory_bytes=_least_for_two_pages,
+        ),
+        Algorithm(
             "optimised-x-hybridjoin",
             reads="the page of the oldest waiting key",
             remembers="the first pages of R, which the stream probes",
@@ -151,6 +167,16 @@ ALGORITHMS: dict[str, Algorithm] = {
             build=SemiStreamCacheJoin,
         ),
         Algorithm(
+            "pcsrj",
+            reads="the page of the oldest waiting key, in all parts of R side by side",
+            remembers="in each part, keys that enough rows waited for",
+            waits="rows that missed, until their page is read",
+            needs="index",
+            paper="PCSRJ, a parallelised cache-based stream-relation join",
+            build=ParallelCacheJoin,
+            least_memory_bytes=pcsrj.least_memory_bytes,
+        ),
+        Algorithm(
             "ssbj",
             reads="the next segment of a cyclic scan",
             remembers="keys by the cache inequality",
@@ -167,6 +193,36 @@ ALGORITHMS: dict[str, Algorithm] = {
             needs="index",
             paper="Naeem et al., IEEE Access 8, 2020",
             build=MemoryOptimalIndexJoin,
+        ),
+        Algorithm(
+            "ssij",
+            reads="runs of pages with the most waiting rows per seek",
+            remembers="pages, by the rows that asked for them",
+            waits="rows whose page is not in memory, until a join phase reads it",
+            needs="index",
+            paper="Bornea et al., ICDE 2011",
+            build=SemiStreamedIndexJoin,
+            least_memory_bytes=page_probing.least_memory_bytes,
+        ),
+        Algorithm(
+            "partition-join",
+            reads="the page with the longest list of waiting rows",
+            remembers="pages, by the rate of rows that ask for them",
+            waits="in a list for each page that is not in memory",
+            needs="index",
+            paper="Chakraborty and Singh, IPDPS 2009",
+            build=PartitionJoin,
+            least_memory_bytes=page_probing.least_memory_bytes,
+        ),
+        Algorithm(
+            "derakhshan",
+            reads="all missed keys of a step in one batched query",
+            remembers="the keys that were asked for last, with all their rows",
+            waits="nothing past the end of a step's rows; pairs come in the order of the stream",
+            needs="keys",
+            paper="Derakhshan et al., CIKM 2013",
+            build=OrderedCacheJoin,
+            least_memory_bytes=_least_for_keys,
         ),
     )
 }

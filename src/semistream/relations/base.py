@@ -72,12 +72,20 @@ class Relation(Protocol):
 
 @runtime_checkable
 class PageByKey(Relation, Protocol):
-    """Reads the one page that holds a key."""
+    """Reads the one page that holds a key, and tells keys of one page from others without reading."""
 
     def page_for(self, code: int) -> pa.RecordBatch:
         """Return the page on which rows of `code` stand, or would stand.
 
         A page never splits the rows of one code. An empty relation returns an empty batch.
+        """
+        ...
+
+    def page_numbers(self, codes: Codes) -> Codes:
+        """Return for each code the number of the page that `page_for` would read, without reading it.
+
+        Pages are numbered from 0 to before `info.page_count`, as the segments of a scan are. All numbers are 0 when
+        the relation is empty.
         """
         ...
 

@@ -54,6 +54,7 @@ class MemoryRelation:
         self._codes = int64_view(batch.column(0))
         assert bool(np.all(self._codes[1:] >= self._codes[:-1])), "rows must be sorted by code"
         self._page_begins = _page_begins(self._codes, page_rows)
+        self._first_codes = self._codes[self._page_begins[:-1]]
         self.schema = self._rows.schema
         self.page_reads = 0
         """Pages touched so far."""
@@ -129,8 +130,11 @@ class MemoryRelation:
         """Return the page on which rows of `code` stand, or would stand."""
         if self.segment_count == 0:
             return self._rows
-        row = max(0, int(np.searchsorted(self._codes, code, side="right")) - 1)
-        return self.segment(int(np.searchsorted(self._page_begins, row, side="right")) - 1)
+        return self.segment(int(self.page_numbers(np.array([code]))[0]))
+
+    def page_numbers(self, codes: Codes) -> Codes:
+        """Return for each code the number of the page on which its rows stand, or would stand."""
+        return np.maximum(np.searchsorted(self._first_codes, codes, side="right") - 1, 0)
 
     def rows_for(self, codes: Codes, bytes_max: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows whose code is among `codes`, ascending by code; see `KeyBatch`."""

@@ -68,6 +68,7 @@ class WrappedRelation:
         @property
         def segment_count(self) -> int: ...  # noqa: D102
         def page_for(self, code: int) -> pa.RecordBatch: ...  # noqa: D102
+        def page_numbers(self, codes: Codes) -> Codes: ...  # noqa: D102
         def segment(self, number: int) -> pa.RecordBatch: ...  # noqa: D102
         def rows_for(self, codes: Codes, bytes_max: int) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
         def changed_since(self, version: int) -> Codes | None: ...  # noqa: D102
@@ -77,6 +78,11 @@ class _ReadsPages(WrappedRelation):
     def page_for(self, code: int) -> pa.RecordBatch:
         """Return the page on which rows of `code` stand, or would stand."""
         return self._read_page(code)
+
+    def page_numbers(self, codes: Codes) -> Codes:
+        """Return for each code the number of the page on which its rows stand, or would stand."""
+        numbers: Codes = self._inner.page_numbers(codes)
+        return numbers
 
 
 class _ReadsSegments(WrappedRelation):

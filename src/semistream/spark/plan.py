@@ -29,7 +29,7 @@ from semistream.errors import (
     did_you_mean,
 )
 from semistream.joins.adaptive import OUTPUT_SHARE
-from semistream.joins.driver import ON_MISS, OnMiss
+from semistream.joins.driver import ON_MISS, OPEN_ROW_BYTES, OnMiss
 from semistream.joins.registry import algorithm_named
 from semistream.joins.x_hybridjoin import require_unique
 from semistream.keys import KeyCodec, check_same_family
@@ -278,7 +278,8 @@ def _memory_shares(lookups: Sequence[Lookup], memory_bytes: int) -> list[float]:
 def _stream_row_bytes(stream: pa.Schema, lookups_before: Sequence[Lookup]) -> int:
     """About what a row of the stream takes when it reaches a lookup; strings are not known before they come."""
     stream_bytes = sum(_value_bytes(data_type) for data_type in stream.types)
-    return int(stream_bytes + sum(lookup.relation.info.row_bytes_mean for lookup in lookups_before)) + 1
+    added_bytes = sum(lookup.relation.info.row_bytes_mean for lookup in lookups_before)
+    return int(stream_bytes + added_bytes) + 1 + OPEN_ROW_BYTES
 
 
 def _value_bytes(data_type: pa.DataType) -> float:

@@ -106,7 +106,11 @@ class ArrowFileRelation:
         """Return the page on which rows of `code` stand, or would stand."""
         if len(self._index) == 0:
             return pa.RecordBatch.from_pylist([], self.schema)
-        return self.segment(max(0, int(np.searchsorted(self._index.first_code, code, side="right")) - 1))
+        return self.segment(int(self.page_numbers(np.array([code]))[0]))
+
+    def page_numbers(self, codes: Codes) -> Codes:
+        """Return for each code the number of the page on which its rows stand, or would stand."""
+        return np.maximum(np.searchsorted(self._index.first_code, codes, side="right") - 1, 0)
 
     # KeyBatch
 
