@@ -195,7 +195,7 @@ class AdaptiveJoin(SemiStreamJoin):
         self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
         counters = FrequencySketch.counters_fitting(int(limit * FREQUENCY_SHARE))
         self._frequency = FrequencySketch(max(1, counters), period=NEVER)
-        hints_bytes = self._frequency.nbytes + (self._absent.nbytes if self._absent else 0)
+        hints_bytes = self._frequency.nbytes + (self._absent.nbytes if self._absent is not None else 0)
         budget.account("absent keys and frequencies").take(hints_bytes)
         whole_bytes = info.row_count * (info.row_bytes_mean + 128) + 4096  # More than all of R is never needed.
         self._remembered = RememberedRows(

@@ -27,11 +27,13 @@ class SemiStreamCacheJoin(CacheJoin):
     """SSCJ: the least frequent of the cache makes room."""
 
     def _staying(self, frequency: Numbers) -> npt.NDArray[np.bool_]:
+        stays = np.ones(len(self.held), np.bool_)
+        if len(self.held) == 0:
+            return stays
         leaving = max(1, int(len(self.held) * REPLACED_SHARE))
         uses = self.held.uses
         limit = min(int(np.partition(uses, leaving - 1)[leaving - 1]), int(frequency.max()) - 1)
         candidates = np.flatnonzero(uses <= limit)
-        stays = np.ones(len(self.held), np.bool_)
         stays[candidates[np.argsort(uses[candidates], kind="stable")][:leaving]] = False
         return stays
 

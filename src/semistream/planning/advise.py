@@ -1,0 +1,267 @@
+"""How much memory: for a recorded stream, the table *memory, hit rate, service rate*, and the least memory for a rate.
+
+The stream is given as the codes of its keys. Two curves are drawn over the same sizes of memory:
+
+- *best*: the hit share of the best fixed choice of keys, known afterwards. No policy that keeps what it has can do
+  better, and it needs no simulation: the most frequent keys, counted.
+- *ours*: what `adaptive` would remember. Its own policy (`RememberedRows`, with its frequency sketch) is run over the
+  stream, with rows that consist of their code alone and as many of them as would fit if they were whole.
+
+Only the second half of the stream counts; the first one fills the memory. From what is missed follows the service
+rate: distinct missed keys of a step are read key by key or page by page, whichever is cheaper, with the pages on which
+they really stand where the relation can tell, and all operations are priced as in the models. A scan of all of R is
+left out: it pays only where R is small, and advice should rather promise too little.
+
+A long stream is *sampled by key*: of the codes a share is kept, chosen by a hash, and memory and steps are made smaller
+by the same share. A popular key that happens to be kept or lost would distort the hits, so it is misses that are
+counted, against the rows that were to be expected in the sample.
+
+Assumed: every key of the stream is in R, all keys have the mean number of rows, and rows are of the mean length.
+
+Memory: the codes twice, and one simulated memory at a time, of at most `SAMPLED_KEYS_MAX` keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import format_bytes
+from semistream.cost.symbols import Counts, IoProfile, UnitCosts, io_seconds, seconds
+from semistream.errors import InvalidOption
+from semistream.joins.adaptive import FREQUENCY_SHARE, NEVER
+from semistream.joins.base import Numbers
+from semistream.joins.remembered import RememberedRows
+from semistream.planning.capacities import Room, entry_bytes, sizes_of
+from semistream.relations.base import CODE_COLUMN, PageByKey, Relation
+from semistream.structures.frequency import FrequencySketch
+from semistream.structures.row_arena import fixed_bytes_per_row
+
+SAMPLED_KEYS_MAX = 1 << 18
+"""Distinct keys that are followed one by one; of a stream with more a sample is taken."""
+
+SAMPLED_ROWS_MAX = 1 << 20
+"""Rows that are played against each memory. Where a sample leaves room for some fifty keys only, the hit share was
+found to be off by two hundredths; with a thousand, by one."""
+
+BISECTIONS = 5
+"""Of the interval between two sizes in which a wanted rate is reached: together a thirtieth of it."""
+
+_SHADOW = pa.schema([pa.field(CODE_COLUMN, pa.int64(), nullable=False)])
+"""A row that is only simulated."""
+
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One size of memory and what it gives."""
+
+    memory_bytes: int
+    remembered_keys: float
+    """Keys with all their rows for which there is room."""
+    hit_share: float
+    """Of the stream, by our policy."""
+    best_hit_share: float
+    """By the best fixed choice of as many keys."""
+    reads_per_row: float
+    service_rows_per_s: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The table for a stream."""
+
+    stream_rows: int
+    distinct_keys: int
+    sampled_share: float
+    """Of the keys; 1 where all were followed."""
+    points: list[Point]
+    """Ascending by memory."""
+    wanted_rows_per_s: float | None = None
+    least: Point | None = None
+    """The least memory with the wanted rate; None where nothing is wanted or no size of the table is enough."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For one line of JSON."""
+        return asdict(self)
+
+    def as_text(self) -> str:
+        """The table, and the answer to the question for a rate."""
+        lines = [f"{'memory':>10} {'keys held':>12} {'hits':>7} {'best':>7} {'reads/row':>10} {'rows/s':>14}"]
+        lines += [
+            f"{format_bytes(point.memory_bytes):>10} {point.remembered_keys:>12,.0f} {point.hit_share:>7.1%}"
+            f" {point.best_hit_share:>7.1%} {point.reads_per_row:>10.4f} {point.service_rows_per_s:>14,.0f}"
+            for point in self.points
+        ]
+        if self.wanted_rows_per_s is not None:
+            wanted = f"{self.wanted_rows_per_s:,.0f} rows/s"
+            lines.append(
+                f"{wanted}: {format_bytes(self.least.memory_bytes)} are enough"
+                if self.least is not None
+                else f"{wanted}: more than {format_bytes(self.points[-1].memory_bytes)}, or a faster device"
+            )
+        return "\n".join(lines)
+
+
+def advise(
+    codes: Numbers,
+    relation: Relation,
+    memory_bytes: Sequence[int],
+    room: Room,
+    unit_costs: UnitCosts,
+    *,
+    rows_per_key: float = 1.0,
+    wanted_rows_per_s: float | None = None,
+) -> Advice:
+    """Make the table for a recorded stream of these codes; of `room`, all but the memory counts."""
+    if len(codes) == 0 or len(memory_bytes) == 0:
+        raise InvalidOption(
+            "advice needs a stream and sizes of memory",
+            given=f"{len(codes)} rows, {len(memory_bytes)} sizes",
+            allowed="one or more of each",
+        )
+    study = _Study(codes, relation, room, unit_costs, 1.0 if relation.info.unique else rows_per_key)
+    points = [study.point(size) for size in sorted(memory_bytes)]
+    least = None if wanted_rows_per_s is None else _least(study, points, wanted_rows_per_s)
+    return Advice(len(codes), study.distinct_keys, study.sampled_share, points, wanted_rows_per_s, least)
+
+
+def _least(study: _Study, points: list[Point], wanted_rows_per_s: float) -> Point | None:
+    """The first point with the wanted rate, brought nearer to the one before it by halving what lies between."""
+    enough = next((place for place, point in enumerate(points) if point.service_rows_per_s >= wanted_rows_per_s), None)
+    if enough is None:
+        return None
+    found = points[enough]
+    low = points[enough - 1].memory_bytes if enough else found.memory_bytes
+    for _ in range(BISECTIONS if enough else 0):
+        point = study.point((low + found.memory_bytes) // 2)
+        if point.service_rows_per_s >= wanted_rows_per_s:
+            found = point
+        else:
+            low = point.memory_bytes
+    return found
+
+
+class _Study:
+    """A stream, or a sample of it, that is played against memories of several sizes."""
+
+    def __init__(
+        self, codes: Numbers, relation: Relation, room: Room, unit_costs: UnitCosts, rows_per_key: float
+    ) -> None:
+        self._relation, self._room, self._unit_costs, self._rows_per_key = relation, room, unit_costs, rows_per_key
+        self._second_half = np.sort(np.unique(codes[len(codes) // 2 :], return_counts=True)[1])[::-1]
+        self._second_half_rows = len(codes) - len(codes) // 2
+        self.distinct_keys = len(np.unique(codes))
+        self.sampled_share = min(1.0, SAMPLED_KEYS_MAX / self.distinct_keys, SAMPLED_ROWS_MAX / len(codes))
+        kept = _places(codes) < self.sampled_share
+        self._before, self._counted = (part[kept_part] for part, kept_part in _halves(codes, kept))
+
+    def point(self, memory_bytes: int) -> Point:
+        """Play the stream against a memory of this size."""
+        room = Room(memory_bytes, self._room.stream_row_bytes, self._room.rows_per_step)
+        sizes = sizes_of("adaptive", self._relation, room, rows_per_key=self._rows_per_key)
+        keys = sizes.h_r_rows / self._rows_per_key
+        memory = _SimulatedMemory(int(keys * self.sampled_share), memory_bytes * self.sampled_share)
+        step_rows = max(1, round(sizes.rows_per_step * self.sampled_share))
+        for begin in range(0, len(self._before), step_rows):
+            memory.missed(self._before[begin : begin + step_rows])
+        missed_rows = 0
+        read = _Reads(self._relation, self._rows_per_key, self._unit_costs.io, self.sampled_share)
+        for begin in range(0, len(self._counted), step_rows):
+            rows_missed, missed_codes = memory.missed(self._counted[begin : begin + step_rows])
+            missed_rows += rows_missed
+            read.add(missed_codes)
+        expected_rows = self._second_half_rows * self.sampled_share
+        # Counted from the rows that were to be expected, see above.
+        miss_share = min(1.0, missed_rows / expected_rows)
+        return self._priced(memory_bytes, keys, miss_share, read.counts.times(1.0 / self._second_half_rows))
+
+    def _priced(self, memory_bytes: int, keys: float, miss_share: float, reads: Counts) -> Point:
+        """`reads` are those of one stream row."""
+        per_row_s = seconds(reads, self._unit_costs) + seconds(
+            Counts(probes=1.0 + miss_share, outputs=self._rows_per_key, stream_reads=1.0), self._unit_costs
+        )
+        best = float(self._second_half[: int(keys)].sum() / self._second_half_rows)
+        rate = 1.0 / per_row_s if per_row_s > 0 else math.inf
+        return Point(memory_bytes, keys, 1.0 - miss_share, best, reads.pages_read, rate)
+
+
+class _SimulatedMemory:
+    """The policy of `adaptive` over rows that are nothing but their code."""
+
+    def __init__(self, keys: int, memory_bytes: float) -> None:
+        row_bytes = fixed_bytes_per_row(_SHADOW)
+        rows_bytes = math.ceil(keys * (entry_bytes(keys) + row_bytes)) if keys else 0
+        self._memory = RememberedRows(_SHADOW, rows_bytes, row_bytes)
+        counters = FrequencySketch.counters_fitting(int(memory_bytes * FREQUENCY_SHARE))
+        self._frequency = FrequencySketch(max(1, counters), period=NEVER)
+
+    def missed(self, codes: Numbers) -> tuple[int, Numbers]:
+        """Play a step: how many of its rows were not answered, and which distinct codes had to be read."""
+        memory = self._memory
+        _, count = memory.probe(codes)
+        missed, uses = np.unique(codes[count == 0], return_counts=True)
+        self._frequency.add_counts(missed, uses)
+        ones = np.ones(len(missed), np.int64)
+        rows = pa.RecordBatch.from_arrays([pa.array(missed)], schema=_SHADOW)
+        memory.offer(rows, missed, np.arange(len(missed)), ones, self._frequency.estimate(missed))
+        if memory.is_due_for_aging:
+            memory.age()
+            self._frequency.halve()
+        return int(uses.sum()), missed
+
+
+class _Reads:
+    """What is read for the misses of many steps, each along its cheapest path."""
+
+    def __init__(self, relation: Relation, rows_per_key: float, io: IoProfile, sampled_share: float) -> None:
+        info = relation.info
+        self._pages = relation if isinstance(relation, PageByKey) else None
+        self._io, self._sampled_share = io, sampled_share
+        self._key_bytes = info.row_bytes_mean * rows_per_key
+        self._page_count = max(1, info.page_count)
+        self._relation_bytes = info.row_bytes_mean * info.row_count
+        self._pages_read = self._bytes_read = self._seeks = 0.0
+
+    @property
+    def counts(self) -> Counts:
+        """Reads of all steps together."""
+        return Counts(pages_read=self._pages_read, bytes_read=self._bytes_read, seeks=self._seeks)
+
+    def add(self, codes: Numbers) -> None:
+        """Read the rows of these distinct codes."""
+        keys = len(codes) / self._sampled_share
+        ways = [Counts(pages_read=keys, bytes_read=keys * self._key_bytes, seeks=keys)]
+        if len(codes) and self._pages is not None:
+            page_bytes = self._relation_bytes / self._page_count
+            pages = self._pages_of_all(codes, keys)
+            ways.append(Counts(pages_read=pages, bytes_read=pages * page_bytes, seeks=pages))
+        cheapest = min(ways, key=lambda way: io_seconds(way, self._io))
+        self._pages_read += cheapest.pages_read
+        self._bytes_read += cheapest.bytes_read
+        self._seeks += cheapest.seeks
+
+    def _pages_of_all(self, codes: Numbers, keys: float) -> float:
+        """Distinct pages of a step: counted where all keys are followed, else as for keys that lie anywhere."""
+        assert self._pages is not None, "a relation without pages has no page of a key"
+        if self._sampled_share == 1.0:
+            return float(len(np.unique(self._pages.page_numbers(codes))))
+        return -self._page_count * math.expm1(keys * math.log1p(-1.0 / (self._page_count + 1.0)))
+
+
+def _places(codes: Numbers) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """A place between 0 and 1 for each code, the same for the same code."""
+    bits = codes.astype(np.uint64) * _MIXER
+    bits = (bits ^ (bits >> np.uint64(29))) * _MIXER
+    return (bits >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+
+
+def _halves(codes: Numbers, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[Numbers, Any]]:
+    middle = len(codes) // 2
+    return [(codes[:middle], kept[:middle]), (codes[middle:], kept[middle:])]

@@ -1,0 +1,213 @@
+"""What an operator would have room for, in the sizes of its cost model.
+
+The papers' memory equations count rows; a program holds tables with gaps, work arrays and output under construction.
+A plan that is made with the equations and carried out by the operators would speak of two different h_S. So sizes are
+taken from where the operators take them: `joins.division.divide`, `WaitingRows.rows_fitting`, the capacity of
+`HeldKeys`. Nothing is allocated: a plan for a budget of many gigabytes costs as little as one for a megabyte.
+
+Where MOIJ and SSBJ weigh a row of R against stream rows, the weights are the tables' real ones. A row of R in H_R is
+longer than on the disk, by its place in the index; the model knows one length, so it gets the longer one and a disk
+that is faster by the same factor.
+
+SSIJ, the partition join and the join of Derakhshan et al. have no model and cannot be planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from semistream.budget import MemoryBudget
+from semistream.clock import VirtualClock
+from semistream.cost.base import Prediction, Sizes, Workload
+from semistream.cost.models import model_of
+from semistream.cost.pages import Layout
+from semistream.cost.symbols import UnitCosts
+from semistream.joins import adaptive, cachejoin, held_keys, inlj, optimised_x_hybridjoin, pcsrj, r_meshjoin
+from semistream.joins.balanced_store import ENTRIES_MIN
+from semistream.joins.base import JoinResources
+from semistream.joins.division import divide
+from semistream.joins.tuned_x_hybridjoin import usual_pinned_pages
+from semistream.joins.waiting import WaitingRows
+from semistream.joins.x_hybridjoin import PINNED_PAGES
+from semistream.relations.base import KeyBatch, Relation
+from semistream.relations.partitioned import PartitionedRelation
+from semistream.structures.code_set import CODES_MIN, CodeSet
+from semistream.structures.frequency import FrequencySketch
+from semistream.structures.hash_multimap import HashMultimap
+
+Settings = Mapping[str, float]
+"""What an operator is built with, by name; what is not named has its usual value."""
+
+BALANCED = ("moij", "ssbj")
+"""Algorithms that find their own split between H_S and H_R."""
+
+ROWS_PER_STEP = 8192
+"""Stream rows that are worked on at once, as in a Spark worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The memory of a join, and what its stream rows take."""
+
+    memory_bytes: int
+    stream_row_bytes: int = 20
+    """v_S; 20 in the papers."""
+    rows_per_step: int = ROWS_PER_STEP
+
+    def resources(self, clock: VirtualClock | None = None) -> JoinResources:
+        """The same for an operator, on a virtual clock."""
+        budget = MemoryBudget(self.memory_bytes)
+        return JoinResources(budget, clock or VirtualClock(), self.rows_per_step, self.stream_row_bytes)
+
+
+def workload_of(
+    relation: Relation,
+    room: Room,
+    *,
+    zipf_exponent: float,
+    layout: Layout = "shuffled",
+    rows_per_key: float = 1.0,
+) -> Workload:
+    """The workload of this relation and a stream of this skew."""
+    info = relation.info
+    return Workload(
+        r_rows=max(1, info.row_count),
+        zipf_exponent=zipf_exponent,
+        rows_per_key=1.0 if info.unique else rows_per_key,
+        layout=layout,
+        v_r_bytes=max(1.0, info.row_bytes_mean),
+        v_s_bytes=max(1, room.stream_row_bytes),
+    )
+
+
+def sizes_of(
+    algorithm: str, relation: Relation, room: Room, settings: Settings | None = None, rows_per_key: float = 1.0
+) -> Sizes:
+    """How the operator of this name would split the room.
+
+    Raises `BudgetExceeded` where the operator would.
+    """
+    given, resources = settings or {}, room.resources()
+    page_rows = max(1, round(relation.info.row_count / max(1, relation.info.page_count)))
+    if algorithm in ("inlj", "adaptive"):
+        return _without_waiting(algorithm, relation, room, page_rows, rows_per_key)
+    if algorithm == "pcsrj":
+        return _of_a_part(relation, room, given, rows_per_key)
+    h_r_rows, waiting_bytes = _split(algorithm, relation, resources, given, page_rows, rows_per_key)
+    h_s_rows = max(1, WaitingRows.rows_fitting(waiting_bytes, room.stream_row_bytes))
+    segments = int(given.get("parts", r_meshjoin.PARTS)) if algorithm == "r-meshjoin" else 1
+    if algorithm in ("meshjoin", "r-meshjoin"):
+        # Every cell has the same number of rows; what is left over stays empty.
+        cells = max(1, relation.info.page_count) * segments
+        h_s_rows = max(1, h_s_rows // cells) * cells
+    return Sizes(
+        h_s_rows=h_s_rows,
+        page_rows=page_rows,
+        h_r_rows=h_r_rows,
+        segments=segments,
+        queue_node_bytes=WaitingRows.bytes_for(h_s_rows) / h_s_rows,
+    )
+
+
+def _split(
+    algorithm: str, relation: Relation, resources: JoinResources, given: Settings, page_rows: int, rows_per_key: float
+) -> tuple[float, int]:
+    """Rows of R held in memory, and the bytes that are left for waiting rows."""
+    if algorithm in ("x-hybridjoin", "tuned-x-hybridjoin"):
+        usual = PINNED_PAGES
+        if algorithm == "tuned-x-hybridjoin":
+            usual = usual_pinned_pages(relation, resources.budget.limit_bytes)  # type: ignore[arg-type]
+        pinned_pages = min(int(given.get("pinned_pages", usual)), relation.info.page_count)
+        division = divide(relation, resources, pages_held=1 + pinned_pages)
+        return float(pinned_pages * page_rows), division.store_bytes
+    division = divide(relation, resources)
+    share = {
+        "cachejoin": given.get("cache_share", cachejoin.CACHE_SHARE),
+        "sscj": given.get("cache_share", cachejoin.CACHE_SHARE),
+        "optimised-x-hybridjoin": given.get("pinned_share", optimised_x_hybridjoin.PINNED_SHARE),
+    }.get(algorithm, 0.0)
+    held_bytes = int(division.store_bytes * share)
+    if algorithm in BALANCED:
+        held_bytes = int(ENTRIES_MIN * entry_bytes(ENTRIES_MIN))
+        return 0.0, division.store_bytes - held_bytes
+    return held_rows(relation, held_bytes, rows_per_key), division.store_bytes - held_bytes
+
+
+def _of_a_part(relation: Relation, room: Room, given: Settings, rows_per_key: float) -> Sizes:
+    """PCSRJ: a CACHEJOIN for each part, in an equal share of the memory without the part's inbox."""
+    parts: Sequence[Relation] = relation.partitions if isinstance(relation, PartitionedRelation) else (relation,)
+    part_bytes = room.memory_bytes // len(parts)
+    inbox_row_bytes = pcsrj.INBOX_ROW_BYTES + room.stream_row_bytes
+    inbox_rows = max(1, min(room.rows_per_step, int(part_bytes * pcsrj.INBOX_SHARE) // inbox_row_bytes))
+    part_room = replace(room, memory_bytes=part_bytes - inbox_rows * inbox_row_bytes)
+    # Parts are of about one size; the largest has the least room beside its pages.
+    largest = max(parts, key=lambda part: part.info.row_count)
+    return replace(sizes_of("cachejoin", largest, part_room, given, rows_per_key), partitions=len(parts))
+
+
+def _without_waiting(algorithm: str, relation: Relation, room: Room, page_rows: int, rows_per_key: float) -> Sizes:
+    """INLJ and adaptive: no row waits past its step."""
+    module = {"inlj": inlj, "adaptive": adaptive}[algorithm]
+    rows = int(room.memory_bytes * module.WORK_SHARE) // module.WORK_BYTES_PER_ROW
+    rows_per_step = max(1, min(room.rows_per_step, rows))
+    held_bytes = remembered_bytes(relation, room) if algorithm == "adaptive" else 0
+    return Sizes(
+        page_rows=page_rows, h_r_rows=held_rows(relation, held_bytes, rows_per_key), rows_per_step=rows_per_step
+    )
+
+
+def remembered_bytes(relation: Relation, room: Room) -> int:
+    """What `adaptive` gives to the rows it remembers."""
+    assert isinstance(relation, KeyBatch), "adaptive needs a relation that answers batches of keys"
+    limit, info = room.memory_bytes, relation.info
+    division = adaptive._Division.of(relation, limit, room.rows_per_step)
+    hints_bytes = FrequencySketch.bytes_for(
+        max(1, FrequencySketch.counters_fitting(int(limit * adaptive.FREQUENCY_SHARE)))
+    )
+    absent_max = CodeSet.codes_fitting(int(limit * adaptive.ABSENT_SHARE))
+    hints_bytes += CodeSet.bytes_for(absent_max) if absent_max >= CODES_MIN else 0
+    whole_bytes = info.row_count * (info.row_bytes_mean + 128) + 4096
+    return int(max(0, min(limit - division.reserved_bytes - hints_bytes, whole_bytes)))
+
+
+def held_rows(relation: Relation, held_bytes: int, rows_per_key: float = 1.0) -> float:
+    """Rows of R that H_R holds in so many bytes: whole keys, with their index."""
+    if held_bytes <= 0:
+        return 0.0
+    row_bytes = max(1.0, relation.info.row_bytes_mean)
+    most = held_keys._most_entries(held_bytes, row_bytes)
+    keys = float(most)
+    if rows_per_key > 1 and most:
+        keys = min(keys, (held_bytes - most * entry_bytes(most)) / (row_bytes * rows_per_key))
+    return min(keys * rows_per_key, float(relation.info.row_count))
+
+
+def entry_bytes(keys: int) -> float:
+    """What a key takes in H_R beside its rows, when there are so many."""
+    return HashMultimap.bytes_for(keys) / keys + held_keys._ARRAY_BYTES
+
+
+def predict_for(
+    algorithm: str,
+    relation: Relation,
+    room: Room,
+    workload: Workload,
+    unit_costs: UnitCosts,
+    settings: Settings | None = None,
+) -> Prediction:
+    """What the model says of the operator with this room and these settings."""
+    sizes = sizes_of(algorithm, relation, room, settings, workload.rows_per_key)
+    if algorithm in BALANCED:
+        workload, unit_costs = _weighed(workload, unit_costs, sizes)
+    return model_of(algorithm).predict(workload, sizes, unit_costs)
+
+
+def _weighed(workload: Workload, unit_costs: UnitCosts, sizes: Sizes) -> tuple[Workload, UnitCosts]:
+    """The same, with a row of R as long as it is in H_R and a disk that does not notice."""
+    keys = max(
+        1, round(sizes.h_s_rows * sizes.waiting_row_bytes(workload) / workload.v_r_bytes / workload.rows_per_key)
+    )
+    v_r_bytes = workload.v_r_bytes + entry_bytes(min(keys, workload.keys)) / workload.rows_per_key
+    pace = unit_costs.io.bytes_per_s * v_r_bytes / workload.v_r_bytes
+    return replace(workload, v_r_bytes=v_r_bytes), replace(unit_costs, io=replace(unit_costs.io, bytes_per_s=pace))

@@ -1,0 +1,107 @@
+"""Advice on memory: the simulated policy hits as often as the operator does, and the best choice is a bound."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from semistream.clock import VirtualClock
+from semistream.errors import InvalidOption
+from semistream.joins.base import Numbers
+from semistream.joins.registry import ALGORITHMS
+from semistream.joins.timed import run_timed
+from semistream.lab.workloads.zipf import Shuffle, Zipf
+from semistream.planning import advise as advising
+from semistream.planning.advise import Advice, advise
+from semistream.planning.capacities import Room
+from semistream.planning.charging import charge_of, typical
+from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import NVME, MeteredRelation
+
+pytestmark = pytest.mark.long
+
+
+KEYS, ROWS = 10_000, 100_000
+SIZES = [200_000, 400_000, 800_000]
+RELATION = MemoryRelation.from_table(
+    pa.table({"k": np.arange(KEYS), "text": np.full(KEYS, "x" * 80)}), ["k"], page_rows=50
+)
+
+
+def stream(exponent: float = 1.0) -> Numbers:
+    return Shuffle(KEYS, 1)(Zipf(KEYS, exponent).sample(np.random.default_rng(1), ROWS))
+
+
+def advice(codes: Numbers, sizes: list[int] = SIZES, **options: Any) -> Advice:
+    return advise(codes, RELATION, sizes, Room(1), typical(NVME), **options)
+
+
+@pytest.mark.parametrize("exponent", [0.8, 1.0])
+def test_the_simulated_policy_is_that_of_the_operator(exponent: float) -> None:
+    codes = stream(exponent)
+    for point in advice(codes, SIZES[:2]).points:
+        clock = VirtualClock()
+        relation = MeteredRelation(RELATION, NVME, clock)
+        join = ALGORITHMS["adaptive"].build(relation, Room(point.memory_bytes).resources(clock))
+        half, costs = ROWS // 2, charge_of(typical(NVME))
+        run_timed(join, codes[:half], np.zeros(half), clock, costs)
+        hits, began_s = join.stats.hits, clock.now_s()
+        run_timed(join, codes[half:], np.zeros(half), clock, costs)
+        assert point.hit_share == pytest.approx((join.stats.hits - hits) / half, abs=0.03)
+        # The operator learns its paths by trying them.
+        assert point.service_rows_per_s == pytest.approx(half / (clock.now_s() - began_s), rel=0.2)
+
+
+def test_no_policy_beats_the_best_choice_and_more_memory_helps() -> None:
+    points = advice(stream()).points
+    for point in points:
+        assert point.best_hit_share - 0.08 <= point.hit_share <= point.best_hit_share
+    for name in ("hit_share", "best_hit_share", "service_rows_per_s"):
+        values = [getattr(point, name) for point in points]
+        assert values == sorted(values), name
+
+
+def test_a_sample_says_about_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = stream()
+    whole = advice(codes, [800_000])
+    monkeypatch.setattr(advising, "SAMPLED_KEYS_MAX", KEYS // 4)
+    sample = advice(codes, [800_000])
+    assert whole.sampled_share == 1
+    assert sample.sampled_share < 0.3
+    assert sample.points[0].hit_share == pytest.approx(whole.points[0].hit_share, abs=0.04)
+
+
+def test_the_least_memory_for_a_rate_lies_between_two_sizes_of_the_table() -> None:
+    codes = stream()
+    first, second, _ = advice(codes).points
+    wanted = (first.service_rows_per_s + second.service_rows_per_s) / 2
+    found = advice(codes, wanted_rows_per_s=wanted)
+    assert found.least is not None
+    assert first.memory_bytes < found.least.memory_bytes < second.memory_bytes
+    assert found.least.service_rows_per_s >= wanted
+    assert "are enough" in found.as_text()
+
+
+def test_a_rate_that_no_size_reaches_is_said_so() -> None:
+    found = advice(stream(), wanted_rows_per_s=1e12)
+    assert found.least is None
+    assert "more than" in found.as_text()
+    assert json.loads(json.dumps(found.as_json()))["points"][0]["memory_bytes"] == SIZES[0]
+
+
+def test_where_everything_fits_a_key_is_read_once() -> None:
+    codes = stream()
+    new = np.setdiff1d(codes[ROWS // 2 :], codes[: ROWS // 2])
+    point = advice(codes, [20_000_000]).points[0]
+    assert point.best_hit_share == 1
+    # New keys share pages, and a new key may come several times within its first step.
+    assert point.reads_per_row * ROWS / 2 <= len(new) <= round((1 - point.hit_share) * ROWS / 2)
+
+
+def test_an_empty_stream_gets_no_advice() -> None:
+    with pytest.raises(InvalidOption, match="needs a stream"):
+        advice(np.zeros(0, np.int64))
