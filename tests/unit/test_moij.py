@@ -16,6 +16,9 @@ from semistream.lab.workloads.zipf import Zipf
 from semistream.relations.base import CODE_COLUMN
 from semistream.relations.memory import MemoryRelation
 
+pytestmark = pytest.mark.long
+
+
 KEYS, MEMORY_BYTES, STREAM_ROW_BYTES = 20_000, 2_000_000, 20
 WARM_UP_ROWS, MEASURED_ROWS, BATCH_ROWS = 600_000, 100_000, 5_000
 

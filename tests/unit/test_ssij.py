@@ -17,6 +17,9 @@ from semistream.relations.memory import MemoryRelation
 from tests.support.oracle import assert_same_rows
 from tests.support.running import run_join
 
+pytestmark = pytest.mark.long
+
+
 PAGE_ROWS, PAGES = 50, 40
 MASTER = pa.table({"k": np.arange(PAGES * PAGE_ROWS), "value": np.arange(PAGES * PAGE_ROWS) % 97})
 

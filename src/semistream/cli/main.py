@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from semistream.cli.algorithms import algorithms
 from semistream.cli.demo import demo
 from semistream.cli.index import index
+from semistream.cli.lab import lab
 from semistream.errors import SemistreamError
 
 EXIT_MISTAKE = 2
@@ -51,6 +52,7 @@ app = typer.Typer(
 app.command("index")(index)
 app.command("demo")(demo)
 app.command("algorithms")(algorithms)
+app.add_typer(lab, name="lab")
 
 
 def _print_version(wanted: bool) -> None:

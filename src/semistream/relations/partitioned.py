@@ -39,7 +39,7 @@ def partition_of(codes: Codes, partition_count: int) -> Codes:
 
     Example:
         >>> partition_of(np.array([1, 2, 3, 4]), 2).tolist()
-        [0, 1, 1, 0]
+        [0, 1, 0, 1]
     """
     hashed = np.zeros(len(codes), np.int64)
     mix_column(hashed, np.ascontiguousarray(codes))

@@ -1,0 +1,128 @@
+"""`semistream lab`: the papers' figures, measured here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from semistream.lab.run import Result
+
+lab = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Run the papers' experiments and say which claims hold."
+)
+
+Size = Annotated[str, typer.Option(metavar="SIZE", help="small, default, or paper: as large as published.")]
+Io = Annotated[str, typer.Option(metavar="IO", help="hdd or nvme, metered on a virtual clock, or real: this machine.")]
+MemoryModel = Annotated[
+    str,
+    typer.Option(metavar="MODEL", help="actual: what is allocated; jvm: 204 bytes a waiting row, as the prototypes."),
+]
+Seed = Annotated[int, typer.Option(help="Of the stream's keys.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each experiment.")]
+
+
+@lab.command("list")
+def list_experiments(json: Json = False) -> None:
+    """Show all experiments and what the papers claim.
+
+    \b
+    Example:
+      semistream lab list
+    """  # noqa: D301 - typer keeps the lines behind this mark as they are
+    from semistream.cli.output import print_json, print_table
+    from semistream.lab.experiments import EXPERIMENTS
+
+    if json:
+        print_json([{"id": e.id, "paper": e.paper, "figure": e.figure, "claim": e.claim} for e in EXPERIMENTS.values()])
+        return
+    print_table(["id", "claim", "fixed"], [[e.id, e.claim, e.fixed] for e in EXPERIMENTS.values()])
+
+
+@lab.command("run")
+def run_experiments(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Experiments, as `lab list` shows them.")],
+    size: Size = "default",
+    io: Io = "hdd",
+    memory_model: MemoryModel = "actual",
+    seed: Seed = 1,
+    json: Json = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures into this directory.")] = None,
+) -> None:
+    """Run experiments and judge their claims.
+
+    \b
+    Example:
+      semistream lab run moij-7a --size small
+      semistream lab run pcsrj-3a pcsrj-3b --out figures --json
+    """  # noqa: D301 - typer keeps the lines behind this mark as they are
+    for result in _results(ids, size, io, memory_model, seed):
+        if out is not None:
+            from semistream.lab.plots import write_svg
+
+            write_svg(result, out)
+        _print(result, json)
+
+
+@lab.command("report")
+def report(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where report.html is written.")] = Path("lab-report"),
+    size: Size = "default",
+    io: Io = "hdd",
+    memory_model: MemoryModel = "actual",
+    seed: Seed = 1,
+    json: Json = False,
+) -> None:
+    """Run all experiments and put their figures on one HTML page.
+
+    \b
+    Example:
+      semistream lab report --size small --out figures
+    """  # noqa: D301 - typer keeps the lines behind this mark as they are
+    from semistream.lab.experiments import EXPERIMENTS
+    from semistream.lab.report import write_report
+
+    results = _results(list(EXPERIMENTS), size, io, memory_model, seed)
+    path = write_report(results, out)
+    for result in results:
+        _print(result, json)
+    typer.echo(f"written: {path}", err=True)
+
+
+def _results(ids: list[str], size: str, io: str, memory_model: str, seed: int) -> list[Result]:
+    from semistream.cli.output import watching
+    from semistream.clock import RealClock
+    from semistream.errors import check_choice
+    from semistream.lab.experiment import SIZES
+    from semistream.lab.experiments import experiment_named
+    from semistream.lab.run import conditions_of, run
+
+    experiments = [experiment_named(name) for name in ids]
+    check_choice("size", size, SIZES)
+    conditions = conditions_of(io, memory_model, seed)
+    results = []
+    with watching(RealClock()) as display:
+        for experiment in experiments:
+            display.begin(experiment.id)
+            results.append(run(experiment, size, conditions, progress=display.advance))
+            display.end("holds" if results[-1].verdict.holds else "does not hold")
+    return results
+
+
+def _print(result: Result, json: bool) -> None:
+    from semistream.cli.output import print_facts, print_json
+
+    if json:
+        print_json(result.as_json())
+        return
+    experiment, verdict = result.experiment, result.verdict
+    print_facts(
+        {
+            "experiment": f"{experiment.id}, {experiment.paper}",
+            "claim": experiment.claim,
+            "holds": "yes" if verdict.holds else "no",
+            "reason": verdict.reason,
+        }
+    )

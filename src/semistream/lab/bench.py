@@ -1,0 +1,263 @@
+"""One algorithm at one point of a figure: build it, let the stream run, and look at the steady state.
+
+Time is a virtual clock's: a metered relation charges the reads of a stated device, and what the operators count is
+charged at the unit costs of a usual machine (`semistream.planning.charging.typical`). So a figure is the same on every
+machine. `io="real"` writes R into a directory and uses the machine's clock; R then lies in the system's page cache
+unless it is larger than memory.
+
+*Warm-up*: the first half of the stream, in which caches fill and queues turn over several times. *Window*: from there
+until the last row is admitted; what drains afterwards is not a steady state. *Interval*: 95 % by batch means: the
+window is cut into `BATCHES` runs of equally many rows, whose durations are nearly independent, because a batch is long
+against the time that a row waits.
+
+PCSRJ has its parts on nodes of their own. Each part runs on a clock of its own, and the stream is as fast as the part
+that falls behind first: μ = min over parts of (μ of the part / its share of the stream), which is what its cost model
+says. The time to route rows to nodes is not charged, for the paper does not say what it was.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.clock import RealClock, VirtualClock
+from semistream.joins.base import JoinResources, Numbers, SemiStreamJoin, StepOutput
+from semistream.joins.registry import algorithm_named
+from semistream.joins.timed import Seconds, TimedRun, run_timed
+from semistream.joins.waiting import WaitingRows
+from semistream.lab.bare_relation import BareRelation
+from semistream.lab.experiment import JVM_WAITING_ROW_BYTES, Series, Setting
+from semistream.lab.options import Place, settings_for
+from semistream.lab.sources import distinct_keys, relation_of, stream_codes
+from semistream.planning.charging import charge_of, typical
+from semistream.relations.metered import HDD, NVME, IoProfile, MeteredRelation
+from semistream.relations.partitioned import partition_of
+
+Io = Literal["hdd", "nvme", "real"]
+PROFILES: dict[str, IoProfile] = {"hdd": HDD, "nvme": NVME, "real": NVME}
+"""Devices; with `real` the profile only serves the tuner, which has to assume something."""
+
+MemoryModel = Literal["actual", "jvm"]
+
+BATCHES = 10
+T_95 = 2.262
+"""Student's t for 95 % and `BATCHES` - 1 degrees of freedom."""
+
+ROWS_PER_STEP = 10_000
+"""Rows that an operator may work on at once."""
+
+PAPER_STREAM_ROW_BYTES = 20
+"""The row for which `JVM_WAITING_ROW_BYTES` was measured."""
+
+PARTS = 2
+"""Nodes of PCSRJ, as published."""
+
+WARM_UP_SHARE = 0.5
+
+STREAM_ROWS_MIN, STREAM_ROWS_MAX = 800, 200_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What holds for all points of a run."""
+
+    io: Io = "hdd"
+    memory_model: MemoryModel = "actual"
+    seed: int = 1
+
+    @property
+    def profile(self) -> IoProfile:
+        """The device."""
+        return PROFILES[self.io]
+
+    def stream_row_bytes(self, setting: Setting) -> int:
+        """What is charged for a waiting row beside its place in our tables."""
+        if self.memory_model == "actual":
+            return setting.stream_row_bytes
+        rows = max(1, setting.memory_bytes // JVM_WAITING_ROW_BYTES)
+        charged = JVM_WAITING_ROW_BYTES - PAPER_STREAM_ROW_BYTES + setting.stream_row_bytes
+        return max(0, charged - WaitingRows.bytes_for(rows) // rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run has shown in its window."""
+
+    rate: float
+    rate_low: float
+    rate_high: float
+    processing_s: float
+    waiting_s: float
+    loop_s: float
+    """Seconds of one iteration; NaN for an algorithm without iterations."""
+    rows_per_loop: float
+    """w: rows served in one iteration."""
+    hit_share: float
+    """Rows answered from memory."""
+    settings: dict[str, Any]
+    """What the operator was built with."""
+
+
+class PassingTime(VirtualClock):
+    """The machine's clock where a virtual one is expected: to let time pass is to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clock = RealClock()
+        self._begun_s = self._clock.now_s()
+
+    def now_s(self) -> float:
+        """Seconds since it was made."""
+        return self._clock.now_s() - self._begun_s
+
+    def advance(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+def observe(series: Series, setting: Setting, conditions: Conditions) -> Seen:
+    """Run a series at a setting."""
+    codes = stream_codes(setting, _stream_rows(setting, conditions), conditions.seed)
+    keys = distinct_keys(setting)
+    if series.algorithm != "pcsrj":
+        return _observed(series, setting, conditions, keys, codes)
+    return _side_by_side(series, setting, conditions, keys, codes)
+
+
+def _side_by_side(series: Series, setting: Setting, conditions: Conditions, keys: Numbers, codes: Numbers) -> Seen:
+    """Every part by itself; the stream is as fast as the part that falls behind first."""
+    # A CACHEJOIN is what PCSRJ runs in each part.
+    node = replace(series, algorithm="cachejoin")
+    part_of_key, part_of_row = partition_of(keys, PARTS), partition_of(codes, PARTS)
+    part_setting = replace(
+        setting,
+        r_rows=setting.r_rows // PARTS,
+        memory_bytes=setting.memory_bytes if series.options.startswith("own-") else setting.memory_bytes // PARTS,
+    )
+    node = replace(node, options=series.options.removeprefix("own-"))
+    slowest: Seen | None = None
+    for part in range(PARTS):
+        own = codes[part_of_row == part]
+        seen = _observed(node, part_setting, conditions, keys[part_of_key == part], own)
+        share = len(own) / len(codes)
+        whole = replace(seen, rate=seen.rate / share, rate_low=seen.rate_low / share, rate_high=seen.rate_high / share)
+        if slowest is None or whole.rate < slowest.rate:
+            slowest = whole
+    assert slowest is not None, "a relation of no parts"
+    return slowest
+
+
+def _observed(series: Series, setting: Setting, conditions: Conditions, keys: Numbers, codes: Numbers) -> Seen:
+    is_real = conditions.io == "real"
+    clock = PassingTime() if is_real else VirtualClock()
+    resources = JoinResources(
+        MemoryBudget(setting.memory_bytes), clock, ROWS_PER_STEP, conditions.stream_row_bytes(setting)
+    )
+    unit_costs = typical(conditions.profile)
+    with _opened(relation_of(setting, keys), setting, conditions, clock) as relation:
+        options = settings_for(series.options, Place(setting, relation, resources, unit_costs))
+        join = algorithm_named(series.algorithm).build(relation, resources, **options)
+        log = _Log(join, clock)
+        arrived_s = _arrivals(setting, len(codes))
+        run = run_timed(join, codes, arrived_s, clock, None if is_real else charge_of(unit_costs), log)
+    return _seen(run, log, options)
+
+
+@contextmanager
+def _opened(relation: BareRelation, setting: Setting, conditions: Conditions, clock: VirtualClock) -> Iterator[Any]:
+    """R on the device of the conditions."""
+    if conditions.io != "real":
+        yield MeteredRelation(relation, conditions.profile, clock)
+        return
+    from semistream.relations.building.build import build_relation
+    from semistream.relations.handle import open_handle
+
+    schema = pa.schema([pa.field("key", pa.int64()), relation.schema.field("payload")])
+    batches = (
+        pa.RecordBatch.from_arrays(relation.segment(number).columns, schema=schema)
+        for number in range(relation.segment_count)
+    )
+    with tempfile.TemporaryDirectory(prefix="semistream-lab-") as directory:
+        path = Path(directory) / "r"
+        build_relation(batches, key="key", out=path, page_bytes=setting.page_rows * setting.row_bytes)
+        handle = open_handle(path, None, None, verify=False)
+        yield handle.open(handle.info.version, with_key=False)
+
+
+def _stream_rows(setting: Setting, conditions: Conditions) -> int:
+    row_bytes = JVM_WAITING_ROW_BYTES if conditions.memory_model == "jvm" else 50 + setting.stream_row_bytes
+    return int(np.clip(setting.turns * setting.memory_bytes / row_bytes, STREAM_ROWS_MIN, STREAM_ROWS_MAX))
+
+
+def _arrivals(setting: Setting, rows: int) -> Seconds:
+    if setting.arrival_rows_per_s is None:
+        return np.zeros(rows)
+    return np.arange(rows) / setting.arrival_rows_per_s
+
+
+class _Log:
+    """Notes the counters after every step."""
+
+    def __init__(self, join: SemiStreamJoin, clock: VirtualClock) -> None:
+        self._join = join
+        self._clock = clock
+        self._noted: list[tuple[float, int, int, int]] = []
+
+    def __call__(self, step: StepOutput) -> None:
+        stats = self._join.stats
+        self._noted.append((self._clock.now_s(), stats.iterations, stats.rows, stats.hits))
+
+    def between(self, begin_s: float, end_s: float) -> tuple[float, int, int, int]:
+        """Seconds, iterations, rows and hits between the first notes at or after two moments."""
+        noted = np.array(self._noted)
+        first, last = (min(int(np.searchsorted(noted[:, 0], at)), len(noted) - 1) for at in (begin_s, end_s))
+        seconds, iterations, rows, hits = noted[last] - noted[first]
+        return float(seconds), int(iterations), int(rows), int(hits)
+
+
+def _seen(run: TimedRun, log: _Log, options: dict[str, Any]) -> Seen:
+    ends_s = np.sort(run.finished_s)
+    first = int(len(ends_s) * WARM_UP_SHARE)
+    admitted_end_s = float(run.admitted_s[-1])
+    last = max(int(np.searchsorted(ends_s, admitted_end_s, side="right")), first + BATCHES + 1)
+    last = min(last, len(ends_s))
+    rate, low, high = batch_means(ends_s[first - 1 : last])
+    begin_s, end_s = float(ends_s[first - 1]), float(ends_s[last - 1])
+    seconds, iterations, rows, hits = log.between(begin_s, end_s)
+    inside = (run.finished_s >= begin_s) & (run.finished_s <= end_s)
+    return Seen(
+        rate=rate,
+        rate_low=low,
+        rate_high=high,
+        processing_s=float(run.processing_s[inside].mean()),
+        waiting_s=float(run.waiting_s[inside].mean()),
+        loop_s=seconds / iterations if iterations else float("nan"),
+        rows_per_loop=rows / iterations if iterations else float("nan"),
+        hit_share=hits / rows if rows else float("nan"),
+        settings=options,
+    )
+
+
+def batch_means(ends_s: Seconds) -> tuple[float, float, float]:
+    """Rows a second between the first and the last of these ascending moments, with its 95 % interval.
+
+    Example:
+        >>> [round(rate, 6) for rate in batch_means(np.arange(0, 50.5, 0.5))]
+        [2.0, 2.0, 2.0]
+    """
+    marks = np.linspace(0, len(ends_s) - 1, BATCHES + 1).astype(np.int64)
+    seconds_per_row = np.diff(ends_s[marks]) / np.maximum(1, np.diff(marks))
+    mean = float((ends_s[-1] - ends_s[0]) / max(1, len(ends_s) - 1))
+    half = T_95 * float(seconds_per_row.std(ddof=1)) / BATCHES**0.5
+    if mean <= 0:
+        return float("inf"), float("inf"), float("inf")
+    return 1 / mean, 1 / (mean + half), 1 / (mean - half) if mean > half else float("inf")

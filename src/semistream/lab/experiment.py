@@ -1,0 +1,148 @@
+"""What an experiment is: a figure of a paper as data, and its claim as a function.
+
+An experiment names the figure, the quantity on its x axis *in the paper's own terms* (R in millions of rows, M in MB or
+as a share of R), a function from such a value to a setting that can be run, the series (an algorithm with its
+settings), what is measured, and a claim. The claim looks at what was measured and answers whether it holds, with the
+ratios and a reason.
+
+Three sizes: `paper` is the published size, `default` and `small` are scaled down. Scaling divides the rows of R and the
+bytes of M by one factor, so that M stays the same share of R; rows keep their lengths. Pages shrink less than R, or
+they would have no rows, so R has fewer pages than the papers' had. A service rate shrinks with the scale, because
+fewer rows wait for a page; ratios between algorithms are what survives, and what claims are about.
+
+"Memory" has two meanings, and a run says which one it used. `actual` is what this program allocates. `jvm` charges
+`JVM_WAITING_ROW_BYTES` for a waiting row, as the papers' prototypes did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from semistream.errors import check_choice
+
+Size = Literal["small", "default", "paper"]
+SIZES: tuple[Size, ...] = ("small", "default", "paper")
+
+Measure = Literal["rate", "memory", "processing", "waiting", "loop"]
+"""What the y axis shows: rows a second served, bytes needed for a wanted rate, seconds of a row in the join, seconds of
+a row in the stream buffer, or seconds of one iteration."""
+
+MEASURE_LABELS: Mapping[Measure, str] = {
+    "rate": "service rate (rows/s)",
+    "memory": "memory needed (bytes)",
+    "processing": "processing time (s/row)",
+    "waiting": "waiting time (s/row)",
+    "loop": "cost of an iteration (s)",
+}
+
+JVM_WAITING_ROW_BYTES = 204
+"""What a 20-byte stream row takes in hash table and queue of the papers' prototypes."""
+
+Data = Literal["synthetic", "customer-orders", "partsupp-lineitem", "weather"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One point of a figure, ready to run."""
+
+    r_rows: int
+    """Rows of R."""
+    memory_bytes: int
+    """M."""
+    page_rows: int
+    """Rows of a page."""
+    skew: float = 1.0
+    """Zipf's exponent."""
+    row_bytes: int = 120
+    """v_R."""
+    stream_row_bytes: int = 20
+    """v_S."""
+    rows_per_key: int = 1
+    """Rows of R for each key."""
+    data: Data = "synthetic"
+    """Where keys come from."""
+    arrival_rows_per_s: float | None = None
+    """λ; None when all rows are there at once, which shows the service rate."""
+    wanted_rows_per_s: float | None = None
+    """The rate for which memory is sought."""
+    cached_rows: int = 0
+    """H_R of the rivals as published, in rows."""
+    pinned_pages: int = 1
+    """Non-swappable part of X-HYBRIDJOIN, in pages, for series that are told it."""
+    turns: float = 6.0
+    """Length of the stream, in rows that fit into M."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What a reader needs to run it again."""
+        return {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line of the figure."""
+
+    label: str
+    algorithm: str
+    options: str = "plain"
+    """How its settings are found, by a name of `semistream.lab.options`."""
+    is_model: bool = False
+    """Predicted by the cost model from sizes and skew, not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A measured value with its 95 % interval; `extra` has what else was seen."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    extra: Mapping[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return {"x": self.x, "y": self.y, "low": self.low, "high": self.high, **self.extra}
+
+
+Lines = Mapping[str, tuple[Point, ...]]
+"""The points of each series, by its label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a claim."""
+
+    holds: bool
+    reason: str
+    measured: dict[str, float]
+    """The numbers that decided, by name."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure of a paper."""
+
+    id: str
+    paper: str
+    figure: str
+    claim: str
+    """What the paper says of the figure."""
+    x_label: str
+    values: Mapping[Size, tuple[float, ...]]
+    """Values of the independent variable, in the paper's terms."""
+    setting: Callable[[Size, float], Setting]
+    fixed: str
+    """What does not vary, in the paper's terms."""
+    series: tuple[Series, ...]
+    judge: Callable[[Lines], Verdict]
+    measure: Measure = "rate"
+    note: str = ""
+    """How this differs from what the paper did, and why that matters."""
+
+    def settings(self, size: str) -> list[tuple[float, Setting]]:
+        """The points of the x axis at a size."""
+        check_choice("size", size, SIZES)
+        chosen: Size = next(known for known in SIZES if known == size)
+        return [(value, self.setting(chosen, value)) for value in self.values[chosen]]

@@ -1,0 +1,55 @@
+"""What the cost model says of a series at a setting, from sizes and skew alone.
+
+The model is told what the operator would be built with: the rows that can wait, the rows of its cache or of its pinned
+pages, the rows of a page. It is told nothing that was measured. Its caches are perfect: they hold the most popular
+keys and no others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from semistream.budget import MemoryBudget
+from semistream.clock import VirtualClock
+from semistream.cost.base import Prediction, Sizes
+from semistream.cost.models import model_of
+from semistream.joins.base import JoinResources
+from semistream.joins.division import divide
+from semistream.lab.bench import PARTS, ROWS_PER_STEP, Conditions
+from semistream.lab.experiment import Series, Setting
+from semistream.lab.options import Place, cached_bytes, settings_for
+from semistream.lab.sources import distinct_keys, relation_of
+from semistream.planning.charging import typical
+
+
+def prediction(series: Series, setting: Setting, conditions: Conditions) -> Prediction:
+    """One iteration in the steady state. PCSRJ is predicted by the loop of one of its nodes."""
+    keys = distinct_keys(setting)
+    algorithm = series.algorithm
+    if algorithm == "pcsrj":
+        algorithm, keys = "cachejoin", keys[::PARTS]
+        part_rows, part_bytes = setting.r_rows // PARTS, setting.memory_bytes // PARTS
+        setting = replace(setting, r_rows=part_rows, memory_bytes=part_bytes)
+    budget = MemoryBudget(setting.memory_bytes)
+    row_bytes = conditions.stream_row_bytes(setting)
+    resources = JoinResources(budget, VirtualClock(), ROWS_PER_STEP, row_bytes)
+    place = Place(setting, relation_of(setting, keys), resources, typical(conditions.profile))
+    options = settings_for(series.options, place)
+    return model_of(algorithm).predict(place.workload, _sizes(place, options), place.unit_costs)
+
+
+def _sizes(place: Place, options: dict[str, Any]) -> Sizes:
+    pinned_pages = int(options.get("pinned_pages", 0))
+    store_bytes = divide(place.relation, place.resources, pages_held=1 + pinned_pages).store_bytes
+    share = float(options.get("cache_share", 0.0))
+    waiting_rows = place.waiting_rows(store_bytes * (1 - share))
+    # A row of H_R with its part of the index; the index is of a power of two, so this is a mean.
+    entry_bytes = cached_bytes(1 << 16, place.relation.info.row_bytes_mean) / (1 << 16)
+    waiting_row_bytes = store_bytes * (1 - share) / waiting_rows
+    return Sizes(
+        h_s_rows=waiting_rows,
+        page_rows=place.setting.page_rows,
+        h_r_rows=pinned_pages * place.setting.page_rows + store_bytes * share / entry_bytes,
+        queue_node_bytes=max(0.0, waiting_row_bytes - place.setting.stream_row_bytes),
+    )

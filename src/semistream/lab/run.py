@@ -1,0 +1,135 @@
+"""Run an experiment: every series at every point, then the claim.
+
+Points are run one after another; a progress callback hears of each before it begins. The same seed gives the same keys
+to all series of a point, so that they are compared on one stream.
+
+For figures of *memory needed*, the rate is measured at several memories and the least that reaches the wanted rate is
+found by halving the interval, on a logarithmic scale, to within `MEMORY_PRECISION`. An algorithm that does not reach it
+with a memory as large as R gets infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from semistream.errors import BudgetExceeded, check_choice
+from semistream.lab.bench import Conditions, Io, MemoryModel, Seen, observe
+from semistream.lab.experiment import SIZES, Experiment, Point, Series, Setting, Verdict
+from semistream.lab.modelled import prediction
+
+MEMORY_PRECISION = 1.2
+"""Memory for a rate is known up to this factor."""
+
+MEMORY_LEAST_SHARE = 1 / 64
+"""The least memory that is tried, as a share of R."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what is run now, how many runs are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """An experiment that was run."""
+
+    experiment: Experiment
+    size: str
+    conditions: Conditions
+    lines: dict[str, tuple[Point, ...]]
+    verdict: Verdict
+
+    def as_json(self) -> dict[str, Any]:
+        """One line for a program."""
+        return {
+            "id": self.experiment.id,
+            "size": self.size,
+            "io": self.conditions.io,
+            "memory_model": self.conditions.memory_model,
+            "seed": self.conditions.seed,
+            "series": {label: [_finite(point.as_json()) for point in points] for label, points in self.lines.items()},
+            "claim": self.experiment.claim,
+            "holds": self.verdict.holds,
+            "reason": self.verdict.reason,
+            "measured": _finite(self.verdict.measured),
+            "settings": [setting.as_json() for _, setting in self.experiment.settings(self.size)],
+        }
+
+
+def conditions_of(io: str, memory_model: str, seed: int) -> Conditions:
+    """Conditions from words that a person wrote."""
+    check_choice("io", io, get_args(Io))
+    check_choice("memory_model", memory_model, get_args(MemoryModel))
+    chosen_io: Io = next(known for known in get_args(Io) if known == io)
+    chosen_model: MemoryModel = next(known for known in get_args(MemoryModel) if known == memory_model)
+    return Conditions(chosen_io, chosen_model, seed)
+
+
+def run(
+    experiment: Experiment,
+    size: str = "default",
+    conditions: Conditions | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Run all points of all series and judge the claim."""
+    check_choice("size", size, SIZES)
+    conditions = conditions or Conditions()
+    settings = experiment.settings(size)
+    lines: dict[str, tuple[Point, ...]] = {}
+    done, total = 0, len(settings) * len(experiment.series)
+    for series in experiment.series:
+        points = []
+        for x, setting in settings:
+            if progress is not None:
+                progress(f"{experiment.id}: {series.label} at {x:g}", done, total)
+            points.append(_point(experiment, series, x, setting, conditions))
+            done += 1
+        lines[series.label] = tuple(points)
+    return Result(experiment, size, conditions, lines, experiment.judge(lines))
+
+
+def _point(experiment: Experiment, series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
+    if series.is_model:
+        said = prediction(series, setting, conditions)
+        y = said.seconds_per_iteration if experiment.measure == "loop" else said.mu_rows_per_s
+        return Point(x, y, y, y, {"rows_per_loop": said.w_n + said.w_s, "hit_share": said.hit_share})
+    if experiment.measure == "memory":
+        return _memory_for_rate(series, x, setting, conditions)
+    seen = observe(series, setting, conditions)
+    extra = {name: getattr(seen, name) for name in ("rate", "rows_per_loop", "hit_share")}
+    extra |= {name: float(value) for name, value in seen.settings.items()}
+    return Point(x, *_measured(experiment, seen), extra)
+
+
+def _measured(experiment: Experiment, seen: Seen) -> tuple[float, float, float]:
+    """The value and its interval; times have that of the rate, from which they follow."""
+    if experiment.measure == "rate":
+        return seen.rate, seen.rate_low, seen.rate_high
+    y = {"processing": seen.processing_s, "waiting": seen.waiting_s, "loop": seen.loop_s}[experiment.measure]
+    return y, y * seen.rate / seen.rate_high, y * seen.rate / seen.rate_low
+
+
+def _memory_for_rate(series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
+    wanted = setting.wanted_rows_per_s
+    assert wanted is not None, "a figure of memory needs a wanted rate"
+    high = setting.r_rows * setting.row_bytes
+    low = int(high * MEMORY_LEAST_SHARE)
+
+    def is_enough(memory_bytes: int) -> bool:
+        try:
+            return observe(series, replace(setting, memory_bytes=memory_bytes), conditions).rate >= wanted
+        except BudgetExceeded:
+            return False
+
+    if not is_enough(high):
+        return Point(x, math.inf, float(high), math.inf)
+    while high > low * MEMORY_PRECISION:
+        middle = int(math.sqrt(low * high))
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return Point(x, math.sqrt(low * high), float(low), float(high))
+
+
+def _finite(numbers: dict[str, float]) -> dict[str, float | None]:
+    """JSON knows no infinity: None stands for what has no number."""
+    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}

@@ -1,0 +1,50 @@
+"""`semistream lab`: what a person reads, what a program reads, and what a mistake looks like."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from semistream.cli.main import app
+from semistream.lab.experiments import EXPERIMENTS
+
+
+def lab(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["lab", *(str(argument) for argument in arguments)])
+
+
+@pytest.mark.parametrize("command", ["list", "run", "report"])
+def test_every_help_has_an_example(command: str) -> None:
+    assert f"Example:\n    semistream lab {command}" in lab(command, "--help").stdout
+
+
+def test_the_list_has_every_experiment() -> None:
+    assert [entry["id"] for entry in json.loads(lab("list", "--json").stdout)] == list(EXPERIMENTS)
+    assert "moij-7a" in lab("list").stdout
+
+
+def test_a_run_prints_one_line_of_json_and_draws_the_figure(tmp_path: Path) -> None:
+    result = lab("run", "tuned-5b", "--size", "small", "--seed", "7", "--json", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    (line,) = result.stdout.splitlines()
+    answer = json.loads(line)
+    assert (answer["id"], answer["size"], answer["io"], answer["seed"]) == ("tuned-5b", "small", "hdd", 7)
+    assert (tmp_path / "tuned-5b.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("run", "moij-7"), "moij-7"),
+        (("run", "moij-7a", "--size", "papre"), "paper"),
+        (("run", "moij-7a", "--io", "nvm"), "nvme"),
+        (("run", "moij-7a", "--memory-model", "jwm"), "jvm"),
+    ],
+)
+def test_a_mistake_is_a_sentence_with_the_nearest_word(arguments: tuple[str, ...], meant: str) -> None:
+    result = lab(*arguments)
+    assert result.exit_code == 2
+    assert f"did you mean '{meant}" in result.stderr

@@ -1,0 +1,166 @@
+"""The laboratory: every experiment runs at its smallest size, and says what its claim is worth."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semistream.errors import InvalidOption
+from semistream.lab.bare_relation import BareRelation
+from semistream.lab.bench import Conditions, batch_means, observe
+from semistream.lab.claims import close, in_order, peaks_inside, wins
+from semistream.lab.experiment import SIZES, Point, Series, Setting
+from semistream.lab.experiments import EXPERIMENTS, experiment_named
+from semistream.lab.plots import write_svg
+from semistream.lab.report import page
+from semistream.lab.run import Result, run
+
+pytestmark = pytest.mark.long
+
+
+IDS = [
+    *(f"pcsrj-3{letter}" for letter in "abcdef"),
+    *("moij-6a", "moij-6b"),
+    *(f"moij-7{letter}" for letter in "abcdef"),
+    *("tuned-3", "tuned-5a", "tuned-5b", "tuned-6a", "tuned-6b"),
+    *(f"sscj-4{letter}" for letter in "abcde"),
+    *("sscj-5a", "sscj-5b", "sscj-6"),
+]
+
+_results: dict[str, Result] = {}
+
+
+def result_of(name: str) -> Result:
+    """Run an experiment once for all tests."""
+    if name not in _results:
+        _results[name] = run(EXPERIMENTS[name], "small")
+    return _results[name]
+
+
+def line(*values: float) -> tuple[Point, ...]:
+    return tuple(Point(x, y, 0.95 * y, 1.05 * y) for x, y in enumerate(values))
+
+
+def test_all_figures_have_an_experiment() -> None:
+    assert list(EXPERIMENTS) == IDS
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_an_experiment_runs_and_gives_a_verdict_in_json(name: str) -> None:
+    heard: list[str] = []
+    experiment = EXPERIMENTS[name]
+    _results[name] = run(experiment, "small", progress=lambda doing, done, total: heard.append(doing))
+    answer = json.loads(json.dumps(result_of(name).as_json(), allow_nan=False))
+    assert {"id", "size", "io", "seed", "series", "claim", "holds", "reason", "measured"} <= set(answer)
+    assert answer["reason"].endswith(".")
+    assert answer["measured"]
+    assert len(heard) == len(experiment.series) * len(experiment.values["small"])
+    for points in answer["series"].values():
+        assert [point["x"] for point in points] == list(experiment.values["small"])
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_an_experiment_keeps_memory_a_share_of_r_at_every_size(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    shares = []
+    for size in SIZES:
+        x, setting = experiment.settings(size)[-1]
+        if x == experiment.values["paper"][-1]:
+            shares.append(setting.memory_bytes / (setting.r_rows * setting.row_bytes))
+    assert shares == pytest.approx([shares[-1]] * len(shares), rel=0.01)
+
+
+def test_the_report_is_one_page_with_all_figures(tmp_path: Path) -> None:
+    names = ["pcsrj-3f", "tuned-5a"]
+    html = page([result_of(name) for name in names])
+    assert all(f'<section id="{name}">' in html for name in names)
+    assert html.count("<svg") == len(names)
+    assert "io hdd, size small" in html
+    assert write_svg(result_of(names[0]), tmp_path / "figures").name == "pcsrj-3f.svg"
+
+
+def test_the_same_seed_gives_the_same_result() -> None:
+    setting = EXPERIMENTS["sscj-4a"].settings("small")[0][1]
+    one, two = (observe(Series("m", "moij"), setting, Conditions(seed=3)) for _ in range(2))
+    assert one == two
+
+
+def test_rows_charged_as_in_the_prototypes_leave_room_for_fewer() -> None:
+    setting = EXPERIMENTS["sscj-4a"].settings("small")[-1][1]
+    actual, jvm = (
+        observe(Series("h", "hybridjoin"), setting, Conditions(memory_model=model)).rows_per_loop
+        for model in ("actual", "jvm")
+    )
+    assert jvm < actual
+
+
+def test_the_real_device_is_read() -> None:
+    setting = Setting(r_rows=2000, memory_bytes=100_000, page_rows=20, turns=1)
+    assert observe(Series("h", "hybridjoin"), setting, Conditions(io="real")).rate > 0
+
+
+@pytest.mark.parametrize(("given", "meant"), [("moij-7x", "moij-7"), ("sscj4a", "sscj-4a")])
+def test_an_unknown_experiment_is_an_error_with_the_nearest(given: str, meant: str) -> None:
+    with pytest.raises(InvalidOption, match=f"did you mean '{meant}"):
+        experiment_named(given)
+
+
+def test_an_unknown_size_is_an_error_with_the_nearest() -> None:
+    with pytest.raises(InvalidOption, match="did you mean 'small'"):
+        run(EXPERIMENTS["tuned-5a"], "smal")
+
+
+# Claims
+
+
+def test_a_winner_is_ahead_everywhere_and_near_the_stated_ratio() -> None:
+    lines = {"a": line(2.0, 4.0), "b": line(1.0, 2.0)}
+    assert wins("a", "b", paper={1: 2.2})(lines).holds
+    assert not wins("a", "b", paper={1: 3.0})(lines).holds
+    verdict = wins("b", "a", explain="it is slow")(lines)
+    assert not verdict.holds
+    assert "it is slow." in verdict.reason.lower()
+    assert wins("b", "a", larger_is_better=False)(lines).holds
+
+
+def test_what_the_intervals_leave_open_is_not_held_against_a_winner() -> None:
+    assert wins("a", "b")({"a": line(0.97), "b": line(1.0)}).holds
+
+
+def test_closeness_order_and_peaks_are_judged() -> None:
+    lines = {"a": line(1.0, 3.0, 2.0), "b": line(1.0, 3.2, 2.0), "c": line(0.5, 1.0, 1.5)}
+    assert close((("a", "b"),), 0.1)(lines).holds
+    assert not close((("a", "c"),), 0.1)(lines).holds
+    assert in_order("b", "c")(lines).holds
+    assert not in_order("c", "b")(lines).holds
+    assert peaks_inside(("a", "b", "c"))(lines).holds
+    assert not peaks_inside(("c", "a", "b"))(lines).holds
+
+
+# Pieces
+
+
+def test_the_interval_of_batch_means_holds_the_true_rate() -> None:
+    rng = np.random.default_rng(1)
+    inside = 0
+    for _ in range(200):
+        rate, low, high = batch_means(np.cumsum(rng.exponential(0.5, 2000)))
+        assert low <= rate <= high
+        inside += low <= 2.0 <= high
+    assert inside >= 180
+
+
+def test_a_bare_relation_has_its_keys_on_pages_of_the_stated_bytes() -> None:
+    relation = BareRelation(np.arange(0, 200, 2), page_rows=10, row_bytes=120, rows_per_key=2)
+    page_rows = relation.page_for(50)
+    assert 50 in page_rows.column(0).to_pylist()
+    assert page_rows.nbytes == pytest.approx(10 * 120, abs=8)
+    found = list(relation.rows_for(np.array([2, 3, 198]), bytes_max=130))
+    assert [row for batch in found for row in batch.column(0).to_pylist()] == [2, 2, 198, 198]
+    scanned = [code for n in range(relation.segment_count) for code in relation.segment(n).column(0).to_pylist()]
+    assert scanned == sorted([*range(0, 200, 2)] * 2)
+    assert math.isclose(relation.info.row_count, 200)
