@@ -15,6 +15,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 SPARK_TESTS = Path(__file__).parent / "spark"
+COST_TESTS = Path(__file__).parent / "cost"
+USUAL_ALGORITHMS = ("adaptive", "inlj")
+"""What users run; tests of the others are many and go with the long ones."""
 COST_CLASSES = {"slow": 1, "spark": 2, "connect": 3, "long": 4}
 
 # Examples take as long as the machine lets them: no deadline and no complaint about slow generation on two busy cores.
@@ -43,9 +46,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if SPARK_TESTS in item.path.parents:
             item.add_marker(pytest.mark.spark)
+        if COST_TESTS in item.path.parents or _algorithm_of(item) not in USUAL_ALGORITHMS:
+            item.add_marker(pytest.mark.long)
     yield
     # After the shuffle, and stable: what fails fast fails first, and a Spark session is started once, at the end.
     items.sort(key=_cost_class)
+
+
+def _algorithm_of(item: pytest.Item) -> str:
+    """The algorithm that a test is about; tests that name none are about what all users run."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return str(parameters.get("algorithm", USUAL_ALGORITHMS[0]))
 
 
 def _cost_class(item: pytest.Item) -> int:

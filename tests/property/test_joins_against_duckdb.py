@@ -94,6 +94,7 @@ def test_oracle_same_rows_as_duckdb(
     check(algorithm, workload, batch_rows, memory, on_miss)
 
 
+@pytest.mark.long
 @given(st.sampled_from(FAMILY), workloads(), batches, memories, misses)
 @settings(parent=settings(), max_examples=2 * settings().max_examples)
 def test_oracle_same_rows_as_duckdb_for_the_algorithms_of_the_papers(

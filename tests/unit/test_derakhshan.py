@@ -12,6 +12,9 @@ from semistream.relations.memory import MemoryRelation
 from tests.support.oracle import assert_same_rows
 from tests.support.running import make_driver, run_join
 
+pytestmark = pytest.mark.long
+
+
 ROWS = pa.record_batch({"__code": np.arange(100), "text": ["x" * 20] * 100})
 
 

@@ -8,6 +8,8 @@ import pytest
 from semistream.joins.base import StreamRows
 from semistream.joins.page_lists import PageLists
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("seed", range(5))
 def test_lists_of_pages_are_what_a_dictionary_of_lists_would_be(seed: int) -> None:

@@ -22,6 +22,9 @@ from semistream.structures.hash_multimap import HashMultimap
 from tests.support.oracle import assert_same_rows
 from tests.support.running import run_join
 
+pytestmark = pytest.mark.long
+
+
 MASTER = pa.table({"k": np.arange(300) * 2, "value": np.arange(300)})
 CODES = {
     "counters": lambda: np.arange(100_000),

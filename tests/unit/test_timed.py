@@ -14,6 +14,9 @@ from semistream.joins.timed import TimedRun, run_timed
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import IoProfile, MeteredRelation
 
+pytestmark = pytest.mark.long
+
+
 KEYS, PAGE_ROWS = 1000, 50
 SLOW = IoProfile("slow", seek_s=0.01, bytes_per_s=1e12)
 """Ten milliseconds a read, whatever its size: a hundred reads a second."""

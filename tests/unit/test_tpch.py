@@ -20,6 +20,9 @@ from semistream.errors import EnvironmentUnfit, InvalidOption
 from semistream.lab.workloads import tpch
 from semistream.lab.workloads.tpch import CUSTOMER_ORDERS, PARTSUPP_LINEITEM, TpchJoin, write_tpch
 
+pytestmark = pytest.mark.long
+
+
 SCALE_FACTOR = 0.001
 JOINS = pytest.mark.parametrize(
     "join", [CUSTOMER_ORDERS, PARTSUPP_LINEITEM], ids=["customer and orders", "partsupp and lineitem"]

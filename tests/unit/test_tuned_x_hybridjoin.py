@@ -13,6 +13,9 @@ from semistream.relations.memory import MemoryRelation
 from tests.support.oracle import assert_same_rows
 from tests.support.running import run_join
 
+pytestmark = pytest.mark.long
+
+
 MASTER = pa.table({"k": np.arange(200), "value": np.arange(200)})
 
 

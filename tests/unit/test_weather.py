@@ -28,6 +28,9 @@ from semistream.lab.workloads.weather import (
 )
 from semistream.lab.workloads.weather_files import month_file_name, read_reports, write_reports
 
+pytestmark = pytest.mark.long
+
+
 # Written out by hand: 18 h on 30 September 1985, 47.25 south, 203.01 east, station 01234, clouds seen in part.
 RECORD = b"850930181-472520301012341-18 7 5 4-1-1"
 RECORD += b"26790039 0-123  42"

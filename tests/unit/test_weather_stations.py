@@ -22,6 +22,8 @@ from semistream.lab.workloads.weather_stations import (
     stream_reports,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def world() -> Stations:
