@@ -46,25 +46,13 @@ EXPLAIN = (
 )
 
 
-def _setting(size: Size, *, millions: float, megabytes: float, skew: float = 1.0) -> Setting:
-    scale = SCALES[size]
-    return Setting(
-        r_rows=scale.rows(millions),
-        memory_bytes=scale.megabytes(megabytes),
-        page_rows=scale.page_rows,
-        skew=skew,
-        cached_rows=scale.published_cache_rows,
-        turns=scale.turns,
-    )
-
-
 def _share(size: Size, percent: float) -> Setting:
-    return _setting(size, millions=100, megabytes=100 * 120 * percent / 100)
+    return SCALES[size].setting(millions=100, megabytes=100 * 120 * percent / 100)
 
 
 def _for_rate(size: Size, *, millions: float, rows_per_s: float) -> Setting:
     scale = SCALES[size]
-    base = _setting(size, millions=millions, megabytes=ALL_MB)
+    base = SCALES[size].setting(millions=millions, megabytes=ALL_MB)
     return Setting(
         r_rows=base.r_rows,
         memory_bytes=base.memory_bytes,
@@ -173,7 +161,7 @@ EXPERIMENTS = (
         claim="MOIJ serves twice the rate of CACHEJOIN for R of 20 million rows and 1.7 times for 100 million",
         x_label="R (million rows in the paper)",
         values=ends(20.0, 60.0, 100.0),
-        setting=lambda size, x: _setting(size, millions=x, megabytes=ALL_MB),
+        setting=lambda size, x: SCALES[size].setting(millions=x, megabytes=ALL_MB),
         fixed="M = 1.12 GB, skew 1",
         series=SERIES,
         judge=wins(MOIJ.label, RIVAL.label, paper={20: 2.0, 100: 1.7}, beside=BESIDE, explain=EXPLAIN),
@@ -186,7 +174,7 @@ EXPERIMENTS = (
         claim="MOIJ and CACHEJOIN are equal at skew 0; at skew 1 MOIJ serves twice the rate",
         x_label="skew (Zipf's exponent)",
         values=ends(0.0, 0.5, 0.75, 1.0),
-        setting=lambda size, x: _setting(size, millions=100, megabytes=ALL_MB, skew=x),
+        setting=lambda size, x: SCALES[size].setting(millions=100, megabytes=ALL_MB, skew=x),
         fixed="R = 100 million rows, M = 10 % of R",
         series=SERIES,
         judge=wins(MOIJ.label, RIVAL.label, paper={0: 1.0, 1: 2.0}, beside=BESIDE, explain=EXPLAIN),

@@ -36,18 +36,6 @@ EXPLAIN = (
 )
 
 
-def _setting(size: Size, *, millions: float, megabytes: float, skew: float = 1.0) -> Setting:
-    scale = SCALES[size]
-    return Setting(
-        r_rows=scale.rows(millions),
-        memory_bytes=scale.megabytes(megabytes),
-        page_rows=scale.page_rows,
-        skew=skew,
-        cached_rows=scale.published_cache_rows,
-        turns=scale.turns,
-    )
-
-
 def _figure(
     letter: str,
     claim: str,
@@ -87,7 +75,7 @@ EXPERIMENTS = (
         "PCSRJ serves about 1.65 times the rate of CACHEJOIN at 1 million rows and twice at 8 million",
         "R (million rows in the paper)",
         ends(1.0, 2.0, 4.0, 8.0),
-        lambda size, x: _setting(size, millions=x, megabytes=50),
+        lambda size, x: SCALES[size].setting(millions=x, megabytes=50),
         "M = 50 MB, skew 1",
         {1: 1.65, 8: 2.0},
     ),
@@ -96,7 +84,7 @@ EXPERIMENTS = (
         "PCSRJ serves 1.65 times the rate of CACHEJOIN with 50 MB and 1.71 times with 200 MB, for R of 2 million rows",
         "M (MB in the paper)",
         MEMORIES,
-        lambda size, x: _setting(size, millions=2, megabytes=x),
+        lambda size, x: SCALES[size].setting(millions=2, megabytes=x),
         "R = 2 million rows, skew 1",
         {50: 1.65, 200: 1.71},
     ),
@@ -105,7 +93,7 @@ EXPERIMENTS = (
         "PCSRJ's gain over CACHEJOIN at 4 million rows is like that at 2 million: about 1.65 to 1.7",
         "M (MB in the paper)",
         MEMORIES,
-        lambda size, x: _setting(size, millions=4, megabytes=x),
+        lambda size, x: SCALES[size].setting(millions=4, megabytes=x),
         "R = 4 million rows, skew 1",
         {50: 1.65, 200: 1.71},
     ),
@@ -114,7 +102,7 @@ EXPERIMENTS = (
         "PCSRJ's gain over CACHEJOIN grows with skew, to 1.65 at skew 1, for R of 2 million rows",
         "skew (Zipf's exponent)",
         SKEWS,
-        lambda size, x: _setting(size, millions=2, megabytes=50, skew=x),
+        lambda size, x: SCALES[size].setting(millions=2, megabytes=50, skew=x),
         "R = 2 million rows, M = 50 MB",
         {1: 1.65},
     ),
@@ -123,7 +111,7 @@ EXPERIMENTS = (
         "PCSRJ's gain over CACHEJOIN grows with skew, to 1.65 at skew 1, for R of 4 million rows",
         "skew (Zipf's exponent)",
         SKEWS,
-        lambda size, x: _setting(size, millions=4, megabytes=50, skew=x),
+        lambda size, x: SCALES[size].setting(millions=4, megabytes=50, skew=x),
         "R = 4 million rows, M = 50 MB",
         {1: 1.65},
     ),
@@ -134,7 +122,7 @@ EXPERIMENTS = (
         claim="The cost of an iteration of PCSRJ by its model is very close to the measured cost",
         x_label="R (million rows in the paper)",
         values=ends(1.0, 2.0, 4.0, 8.0),
-        setting=lambda size, x: _setting(size, millions=x, megabytes=50),
+        setting=lambda size, x: SCALES[size].setting(millions=x, megabytes=50),
         fixed="M = 50 MB, skew 1 (the paper does not give its setting)",
         series=(TUNED, Series("model", "pcsrj", "tuned", is_model=True)),
         judge=close((("model", TUNED.label),), 0.1),

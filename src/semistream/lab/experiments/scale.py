@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from semistream.lab.experiment import Series, Size
+from semistream.lab.experiment import Series, Setting, Size
 
 MB = 1_000_000
 
@@ -38,6 +38,17 @@ class Scale:
     def megabytes(self, megabytes: float) -> int:
         """Bytes of M for so many MB of the paper's."""
         return round(megabytes * MB / self.factor)
+
+    def setting(self, *, millions: float, megabytes: float, skew: float = 1.0) -> Setting:
+        """A setting of the paper's, scaled."""
+        return Setting(
+            r_rows=self.rows(millions),
+            memory_bytes=self.megabytes(megabytes),
+            page_rows=self.page_rows,
+            skew=skew,
+            cached_rows=self.published_cache_rows,
+            turns=self.turns,
+        )
 
     @property
     def published_cache_rows(self) -> int:

@@ -29,20 +29,8 @@ EXPLAIN = (
 )
 
 
-def _setting(size: Size, *, millions: float, megabytes: float, skew: float = 1.0) -> Setting:
-    scale = SCALES[size]
-    return Setting(
-        r_rows=scale.rows(millions),
-        memory_bytes=scale.megabytes(megabytes),
-        page_rows=scale.page_rows,
-        skew=skew,
-        cached_rows=scale.published_cache_rows,
-        turns=scale.turns,
-    )
-
-
 def _share(size: Size, percent: float) -> Setting:
-    return _setting(size, millions=100, megabytes=100 * 120 * percent / 100)
+    return SCALES[size].setting(millions=100, megabytes=100 * 120 * percent / 100)
 
 
 def _tpch(size: Size, percent: float) -> Setting:
@@ -98,7 +86,7 @@ EXPERIMENTS = (
         claim="SSCJ serves up to 3 times the rate of HYBRIDJOIN, for every R",
         x_label="R (million rows in the paper)",
         values=ends(20.0, 60.0, 100.0),
-        setting=lambda size, x: _setting(size, millions=x, megabytes=ALL_MB),
+        setting=lambda size, x: SCALES[size].setting(millions=x, megabytes=ALL_MB),
         fixed="M = 1.12 GB, skew 1",
         series=SERIES,
         judge=wins(SSCJ.label, HYBRID.label, paper={100: 3.0}, beside=BESIDE, explain=EXPLAIN),
@@ -111,7 +99,7 @@ EXPERIMENTS = (
         claim="At skew 1 SSCJ serves about 3 times the rate of HYBRIDJOIN; at skew 0 it is slightly below MESHJOIN",
         x_label="skew (Zipf's exponent)",
         values=ends(0.0, 0.5, 0.75, 1.0),
-        setting=lambda size, x: _setting(size, millions=100, megabytes=ALL_MB, skew=x),
+        setting=lambda size, x: SCALES[size].setting(millions=100, megabytes=ALL_MB, skew=x),
         fixed="R = 100 million rows, M = 10 % of R",
         series=SERIES,
         judge=wins(SSCJ.label, HYBRID.label, paper={1: 3.0}, beside=BESIDE, except_at=(0.0,), explain=EXPLAIN),
@@ -173,7 +161,7 @@ EXPERIMENTS = (
         claim="A row spends much less time in SSCJ than in HYBRIDJOIN, for every R",
         x_label="R (million rows in the paper)",
         values=ends(20.0, 60.0, 100.0),
-        setting=lambda size, x: _setting(size, millions=x, megabytes=ALL_MB),
+        setting=lambda size, x: SCALES[size].setting(millions=x, megabytes=ALL_MB),
         fixed="M = 1.12 GB, skew 1, a stream without pauses",
         series=(SSCJ, HYBRID, MESH, R_MESH),
         judge=wins(
