@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semistream.errors import check_option_names
+
 if TYPE_CHECKING:
     from semistream.relations.building.build import BuildProgress, BuildReport
     from semistream.relations.handle import RelationHandle
@@ -24,6 +26,7 @@ __version__ = version("semistream")
 __all__ = ["build_relation", "enrich", "lookup", "relation"]
 
 
+@check_option_names
 def relation(
     path: str | Path,
     key: str | Sequence[str] | None = None,
@@ -48,6 +51,7 @@ def relation(
     return open_handle(path, key, columns, verify=verify)
 
 
+@check_option_names
 def build_relation(
     source: Any,
     *,

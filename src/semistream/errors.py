@@ -10,7 +10,13 @@ Programmer errors are not here: those are `assert` statements with words.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class SemistreamError(Exception):
@@ -120,3 +126,21 @@ def check_choice(option: str, given: object, allowed: Iterable[str]) -> None:
             allowed=", ".join(choices),
             hint=did_you_mean(str(given), choices),
         )
+
+
+def check_option_names(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate an entry point: an option it does not know gets an error that names the nearest one it knows."""
+    options = [name for name, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY]
+
+    @functools.wraps(function)
+    def checked(*arguments: _P.args, **given: _P.kwargs) -> _R:
+        for name in given.keys() - inspect.signature(function).parameters.keys():
+            raise InvalidOption(
+                f"`{function.__name__}` has no such option",
+                given=f"{name}={given[name]!r}",
+                allowed=", ".join(options),
+                hint=did_you_mean(name, options),
+            )
+        return function(*arguments, **given)
+
+    return checked

@@ -29,7 +29,12 @@ from semistream.errors import (
     RelationRefused,
 )
 from semistream.relations.arrow_file import page_cache, page_source
-from semistream.relations.arrow_file.checksum import checksum_bytes, checksum_words, first_damaged
+from semistream.relations.arrow_file.checksum import (
+    checksum_around,
+    checksum_bytes,
+    checksum_words,
+    first_damaged,
+)
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.page_index import PAGE_FIELDS
 from semistream.relations.arrow_file.reader import ArrowFileRelation
@@ -448,6 +453,26 @@ def test_any_flipped_bit_changes_a_checksum() -> None:
 def test_checksums_are_the_same_in_every_release() -> None:
     assert checksum_words(np.arange(20), 2, 17) == -1571490290588161203
     assert checksum_bytes(np.arange(13, dtype=np.uint8)) == -709593591411588411
+
+
+def test_a_checksum_around_pages_sees_every_byte_outside_them_and_none_inside(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    content = np.arange(200_000, dtype=np.uint32).view(np.uint8).copy()
+    begin, end = 70_000, 600_000
+
+    def checksum() -> int:
+        path.write_bytes(content.tobytes())
+        with path.open("rb") as file:
+            return checksum_around(file.fileno(), begin, end, len(content))
+
+    undamaged = checksum()
+    for place in (0, 65_535, 65_536, begin - 1, end, end + 65_536, len(content) - 1):
+        content[place] ^= 4
+        assert checksum() != undamaged, f"a flipped bit of byte {place} was not seen"
+        content[place] ^= 4
+    for place in (begin, end - 1):
+        content[place] ^= 4
+    assert checksum() == undamaged
 
 
 def test_words_in_another_order_have_another_checksum() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from semistream import errors
-from semistream.errors import InvalidOption, SemistreamError, check_choice, did_you_mean
+from semistream.errors import InvalidOption, SemistreamError, check_choice, check_option_names, did_you_mean
 
 
 def _family(kind: type[SemistreamError]) -> Iterator[type[SemistreamError]]:
@@ -90,3 +90,19 @@ def test_a_choice_of_any_type_is_refused_in_words(given: object) -> None:
     with pytest.raises(InvalidOption) as caught:
         check_choice("on_miss", given, ["null", "drop"])
     assert caught.value.given == repr(given)
+
+
+def test_an_option_that_does_not_exist_gets_the_nearest_one() -> None:
+    @check_option_names
+    def enrich(rows: int, *, memory: str = "1MB", on_miss: str = "null") -> str:
+        return f"{rows} {memory} {on_miss}"
+
+    assert enrich(3, memory="2MB") == "3 2MB null"
+    assert enrich(rows=3) == "3 1MB null"
+    with pytest.raises(
+        InvalidOption, match="`enrich` has no such option; given: memroy='2MB'; allowed: memory"
+    ) as caught:
+        enrich(3, memroy="2MB")  # type: ignore[call-arg]
+    assert caught.value.hint == "did you mean 'memory'?"
+    with pytest.raises(TypeError, match="rows"):
+        enrich()  # type: ignore[call-arg]

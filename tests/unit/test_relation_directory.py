@@ -109,7 +109,7 @@ def test_a_manifest_reads_as_it_was_written() -> None:
 
 
 def test_a_manifest_of_another_format_says_to_build_again() -> None:
-    text = MANIFEST.to_json().replace('"format_version": 1', '"format_version": 2')
+    text = MANIFEST.to_json().replace('"format_version": 2', '"format_version": 3')
     with pytest.raises(RelationCorrupt, match="format this package does not know") as caught:
         Manifest.from_json(text, where="'v000001.json'")
     assert "build the relation again" in str(caught.value)

@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from semistream.budget import parse_bytes
-from semistream.errors import InvalidOption
+from semistream.errors import InvalidOption, check_option_names
 from semistream.relations.handle import Lookup, RelationHandle
 from semistream.spark import worker
 from semistream.spark.counts import CARRIES_ROW, observed
@@ -46,6 +46,7 @@ MEMORY = "256MB"
 """What an enrichment may hold in each executor unless told otherwise."""
 
 
+@check_option_names
 def enrich(
     df: DataFrame,
     relation: RelationHandle | Lookup | Sequence[RelationHandle | Lookup],
@@ -110,6 +111,7 @@ def enrich(
     return _without_hidden(seen, df.columns, plan)
 
 
+@check_option_names
 def lookup(
     relation: RelationHandle,
     *columns: str | Column,

@@ -13,6 +13,7 @@ Two ways lead through Python, and the plan says which:
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -142,9 +143,11 @@ def make_plan(
         )
         for i, (lookup, share) in enumerate(zip(lookups, shares, strict=True))
     )
+    # Executors mostly run on machines like this one.
+    probable_workers = workers or os.cpu_count() or 1
     for plan in plans:
-        _check_memory(plan, memory_bytes, max(1, workers))
-    way, reason = _choose_way(plans, memory_bytes // max(1, workers), batch_rows)
+        _check_memory(plan, memory_bytes, probable_workers)
+    way, reason = _choose_way(plans, memory_bytes // probable_workers, batch_rows)
     return EnrichPlan(_identity(plans, memory_bytes), plans, memory_bytes, workers, batch_rows, way, reason)
 
 

@@ -10,6 +10,7 @@ Checksums stand in files: another definition is another `manifest.FORMAT_VERSION
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ import numpy.typing as npt
 from semistream.structures.compiled import I64, READ_I64, Array, inlined, kernel
 
 WORD_BYTES = 8
+_PIECE_BYTES = 64 * 1024
+"""A file's end grows with the number of its pages, so it is not held as a whole."""
+
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
@@ -79,3 +83,13 @@ def checksum_bytes(content: npt.NDArray[np.uint8]) -> int:
     end[1:2].view(np.uint8)[: len(content) - whole] = content[whole:]
     end[2] = len(content)
     return int(checksum_words(end, 0, len(end)))
+
+
+def checksum_around(descriptor: int, begin: int, end: int, file_bytes: int) -> int:
+    """Return the checksum of the bytes of a file before `begin` and from `end` on."""
+    starts = [*range(0, begin, _PIECE_BYTES), *range(end, file_bytes, _PIECE_BYTES)]
+    checksums = [len(starts)]
+    for start in starts:
+        stop = min(start + _PIECE_BYTES, begin if start < begin else file_bytes)
+        checksums.append(checksum_bytes(np.frombuffer(os.pread(descriptor, stop - start, start), np.uint8)))
+    return int(checksum_words(np.array(checksums), 0, len(checksums)))

@@ -15,7 +15,7 @@ from typing import Any
 
 from semistream.errors import RelationCorrupt
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Changes when a reader of an older format would read a newer file wrongly, or the other way round."""
 
 REBUILD = "build the relation again with `semistream index`"

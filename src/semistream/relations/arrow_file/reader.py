@@ -25,12 +25,11 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import MIB
 from semistream.errors import ColumnCollision, ColumnNotFound, RelationCorrupt, check_choice, did_you_mean
-from semistream.relations.arrow_file.checksum import checksum_bytes
+from semistream.relations.arrow_file.checksum import checksum_around, checksum_bytes
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.gather_pages import OVERHANG_BYTES, list_rows, locate
 from semistream.relations.arrow_file.manifest import REBUILD, Manifest
@@ -189,17 +188,15 @@ class ArrowFileRelation:
         if len(index_batch):
             begin = index_batch.column("offset")[0].as_py()
             end = index_batch.column("offset")[-1].as_py() + index_batch.column("length")[-1].as_py()
-        rest = np.concatenate([self._read(0, begin), self._read(end, data_bytes - end)])
-        if checksum_bytes(rest) != self._manifest.data_rest_checksum or data_bytes - end < OVERHANG_BYTES:
+        checksum = checksum_around(self._descriptor, begin, end, data_bytes)
+        if checksum != self._manifest.data_rest_checksum or data_bytes - end < OVERHANG_BYTES:
             raise RelationCorrupt(
                 f"{str(self._path)!r} is damaged outside its pages",
                 given="bytes whose checksum is not the one in the manifest",
                 hint=f"copy the file again if it was copied, or {REBUILD}",
             )
-        return pa.ipc.read_schema(pa.py_buffer(rest[_MAGIC_BYTES:]))
-
-    def _read(self, offset: int, length: int) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(os.pread(self._descriptor, length, offset), np.uint8)
+        before_pages = os.pread(self._descriptor, begin or data_bytes, 0)
+        return pa.ipc.read_schema(pa.py_buffer(before_pages[_MAGIC_BYTES:]))
 
 
 class _Collector:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from semistream.clock import wall_time_s
 from semistream.errors import ColumnCollision
-from semistream.relations.arrow_file.checksum import WORD_BYTES, checksum_bytes, checksum_words
+from semistream.relations.arrow_file.checksum import WORD_BYTES, checksum_around, checksum_bytes, checksum_words
 from semistream.relations.arrow_file.directory import StagedVersion
 from semistream.relations.arrow_file.manifest import Manifest
 from semistream.relations.arrow_file.page_index import NO_BUFFER, index_schema, int64_view, layout_of, write_index
@@ -147,8 +147,9 @@ class ArrowFileWriter:
         self._sink.close()
         index_path = self._staged.index_path
         write_index(index_path, self.schema, [np.frombuffer(column, np.int64) for column in self._index])
-        data = np.memmap(self._staged.data_path, np.uint8, "r")
-        rest = np.concatenate([data[: self._pages_begin], data[self._pages_end :]])
+        data_bytes = self._staged.data_path.stat().st_size
+        with self._staged.data_path.open("rb") as data:
+            rest_checksum = checksum_around(data.fileno(), self._pages_begin, self._pages_end, data_bytes)
         return WrittenFile(
             version=self._staged.version,
             row_count=self._row_count,
@@ -157,8 +158,8 @@ class ArrowFileWriter:
             row_bytes_max=int(np.ceil(self._row_bytes_max)),
             page_count=len(self._index[0]),
             page_bytes_max=self._page_bytes_max,
-            data_bytes=len(data),
-            data_rest_checksum=checksum_bytes(rest),
+            data_bytes=data_bytes,
+            data_rest_checksum=rest_checksum,
             index_bytes=index_path.stat().st_size,
             index_checksum=checksum_bytes(np.memmap(index_path, np.uint8, "r")),
             columns={field.name: str(field.type) for field in self.schema if field.name != CODE_COLUMN},
