@@ -64,7 +64,7 @@ def test_adaptive_remembers_as_much_as_was_planned(memory_bytes: int) -> None:
     join: Any = ALGORITHMS["adaptive"].build(r, room.resources())
     sizes = sizes_of("adaptive", r, room)
     # The operator does not set aside its (empty) set of absent keys, the plan does: up to a sixth of the keys.
-    assert sizes.h_r_rows == pytest.approx(min(join._remembered.entries_max, ROWS), rel=0.2)
+    assert sizes.h_r_rows == pytest.approx(min(join.knowledge.remembered.entries_max, ROWS), rel=0.2)
     assert sizes.rows_per_step == join._division.rows_per_step
     assert remembered_bytes(r, room) < memory_bytes
 

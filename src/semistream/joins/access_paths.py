@@ -118,7 +118,8 @@ class AccessPaths:
                 self._paths.append(_ByScan(relation))
         self._read_s: dict[str, float] = {}
         self._times_read: dict[str, int] = {}
-        self._spent_s = 0.0
+        self.spent_s = 0.0
+        """Seconds of all reads so far."""
         self._trials_s = 0.0
         self.last_path = ""
         """Name of the path taken last."""
@@ -141,7 +142,7 @@ class AccessPaths:
                 reads = path.reads_for(key_count)
                 if reads < key_count and reads * path.read_bytes / BYTES_PER_S_MAX < cost_s[best.name]:
                     return path
-            elif path is not best and self._trials_s + cost_s[path.name] < TRIAL_SHARE * self._spent_s:
+            elif path is not best and self._trials_s + cost_s[path.name] < TRIAL_SHARE * self.spent_s:
                 self._trials_s += cost_s[path.name]
                 return path
         return best
@@ -151,7 +152,7 @@ class AccessPaths:
         begun_s = self._clock.now_s()
         yield from path.read(codes)
         spent_s = self._clock.now_s() - begun_s
-        self._spent_s += spent_s
+        self.spent_s += spent_s
         self._learn(path, spent_s / max(1.0, path.reads_for(len(codes))))
 
     def _learn(self, path: _Path, price_s: float) -> None:

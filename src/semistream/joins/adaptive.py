@@ -1,82 +1,45 @@
-"""adaptive: remember what pays, read the rest the cheapest way. The default.
+"""adaptive: remember what pays, and read the rest the cheapest way, at once or in sweeps. The default.
 
-Paper: none, this one is ours. It takes the stream-probing and disk-probing phases from CACHEJOIN, the per-byte choice
-of what to remember from the many-to-many joins with a cache inequality, and the batched query for all missed keys
-from Derakhshan et al.
+Paper: none, this one is ours. It takes the stream-probing and disk-probing phases from CACHEJOIN, the choice of what to
+remember from the cache inequality of the many-to-many joins, the batched query for all missed keys from Derakhshan et
+al., and the lists of rows by page from SSIJ.
 
-Reads:     the distinct keys that memory could not answer, all of a step together, along the cheapest access path.
-Remembers: keys with all their rows, by uses per byte (`remembered`); keys known to be absent (`CodeSet`).
-Waits:     nothing past the end of a step's rows; stream rows are finished in the order of steps.
+Reads:     the distinct keys that memory could not answer, all of a step together, along the cheapest access path
+           (`at_once`); or page after page, in the order in which they lie, for all rows that wait (`sweeping`).
+Remembers: keys with all their rows, by uses per byte; keys known to be absent (`knowledge`).
+Waits:     nothing past the end of a step; in sweeps, until the sweep comes by.
 
-Memory, all inside the one budget: work arrays for the rows of a step, one batch that was read, pairs under
-construction, the absent keys, the frequency sketch, and everything else for remembered rows.
+Nothing is assumed of the store: what a row costs is measured. It begins at once. Where a missed row costs more than
+`MARGIN` times what it would cost in sweeps, which is known from a few pages read one after the other, it sweeps; where
+sweeps turn out to be dearer, it goes back, and takes longer to try again.
 
-What was read is remembered only when the next rows are admitted, so that all pairs of a step stay valid until then.
+Memory: that of the way it works; what is remembered stays when it changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
-from semistream.budget import MIB
 from semistream.errors import BudgetExceeded
-from semistream.joins.access_paths import AccessPaths
-from semistream.joins.base import (
-    ANSWER_COPIES,
-    ANSWERED_ROW_BYTES,
-    NO_NUMBERS,
-    Joined,
-    JoinResources,
-    Numbers,
-    SemiStreamJoin,
-    StepOutput,
-    StreamRows,
-)
-from semistream.joins.matching import (
-    PAIR_BYTES,
-    PairCursor,
-    batch_bytes_within,
-    codes_of,
-    ranges_of,
-    read_scratch_bytes,
-)
-from semistream.joins.remembered import RememberedRows
-from semistream.relations.base import KeyBatch
-from semistream.structures.code_set import CODES_MIN, CodeSet
-from semistream.structures.distinct import distinct
-from semistream.structures.frequency import FrequencySketch
-from semistream.structures.row_arena import fixed_bytes_per_row, page_slack_bytes
-
-WORK_BYTES_PER_ROW = 200
-"""Arrays of a step per stream row: numbers, codes, what probing found, distinct codes and their inverse, order, and the
-relation's own. Remembering needs less and happens between steps."""
-
-PAIRS_PER_ROW = 2
-"""Pairs a step may build per row it admits; a step with more pairs takes several turns."""
-
-WORK_SHARE, READ_SHARE, PAIRS_SHARE, ABSENT_SHARE, FREQUENCY_SHARE = 1 / 8, 1 / 8, 1 / 16, 1 / 32, 1 / 32
-"""Upper bounds, as shares of the budget, that matter when it is small; a large one is left to remembered rows."""
-
-OUTPUT_SHARE = 1 / 4
-"""What is left free for the driver, which builds the output."""
-
-OUTPUT_BYTES = 4 * MIB
-"""Enough for output of any usual Arrow batch, stream columns included; more would only be taken from memory's rows."""
-
-SLACK = 1.25
-"""Arrow batches are a little larger than the sum of their rows: offsets, validity, padding."""
-
-NEVER = 2**62
-"""The sketch does not age by itself: it is halved together with the uses of remembered keys, or they could not be
-compared."""
+from semistream.joins.access_paths import BYTES_PER_S_MAX, COLD_READS
+from semistream.joins.at_once import OUTPUT_SHARE, READ_SHARE, AnsweringAtOnce, Division
+from semistream.joins.base import JoinResources, SemiStreamJoin, StepOutput, StreamRows
+from semistream.joins.holders import Holders
+from semistream.joins.knowledge import Knowledge, hints_bytes
+from semistream.joins.page_lists import PageLists
+from semistream.joins.sweeping import REMEMBERED_SHARE, SweepDivision, Sweeping
+from semistream.relations.base import CyclicScan, KeyBatch, PageByKey
 
 LEAST_BYTES = 8192
 """Work arrays of a few rows and the least of everything."""
+
+MARGIN = 2.0
+"""How many times cheaper sweeps must seem before they are tried: they leave less memory to what is remembered."""
+
+SAMPLED_PAGES_MIN, SAMPLED_PAGES = 2, 16
+"""Pages read one after the other to learn what a sweep would cost."""
+
+LOOK_AFTER_STEPS = 2 + COLD_READS
+LOOK_AFTER_STEPS_MAX = 1024
+"""Steps between two comparisons of the two ways; four times as many after each that was in vain."""
 
 
 def least_memory_bytes(row_bytes_max: int) -> int:
@@ -84,87 +47,9 @@ def least_memory_bytes(row_bytes_max: int) -> int:
     return LEAST_BYTES + int(row_bytes_max / min(READ_SHARE, OUTPUT_SHARE))
 
 
-@dataclass(frozen=True, slots=True)
-class _Division:
-    """How a budget is divided: the most that each use may take; remembered rows get the rest."""
-
-    rows_per_step: int
-    pairs_max: int
-    batch_bytes: int
-    """What the relation is asked for at a time."""
-    rows_read_max: int
-    """Rows that come back in one batch at most."""
-    scratch_bytes: int
-    """What reading takes for each of them besides."""
-    offers_bytes_max: int
-    """Batches that are held until they can be remembered."""
-    output_bytes_max: int
-    reserved_bytes: int
-    """All of it together."""
-
-    @classmethod
-    def of(cls, relation: KeyBatch, limit_bytes: int, rows_per_step: int) -> _Division:
-        """Divide a budget for this relation; no step shall have more rows than `rows_per_step`."""
-        info, schema = relation.info, relation.schema
-        rows = max(1, min(rows_per_step, int(limit_bytes * WORK_SHARE) // WORK_BYTES_PER_ROW))
-        pairs_bytes = min(int(limit_bytes * PAIRS_SHARE), rows * PAIRS_PER_ROW * PAIR_BYTES)
-
-        read_share_bytes = int(limit_bytes * READ_SHARE)
-        rows_read_max, scratch_bytes = rows * max(1, info.rows_per_code_max), read_scratch_bytes(schema)
-        batch_bytes = min(
-            batch_bytes_within(read_share_bytes, schema, rows_read_max), rows * max(1, info.row_bytes_max)
-        )
-        rows_read_max = min(rows_read_max, batch_bytes // fixed_bytes_per_row(schema) + 1)
-        # A batch of one row may be larger than was asked for.
-        offers_bytes_max = min(max(batch_bytes, info.row_bytes_max), read_share_bytes)
-        read_bytes = min(offers_bytes_max + rows_read_max * scratch_bytes, read_share_bytes)
-
-        answered_bytes = rows * (ANSWERED_ROW_BYTES + ANSWER_COPIES * info.row_bytes_max)
-        output_bytes_max = min(int(limit_bytes * OUTPUT_SHARE), max(OUTPUT_BYTES, answered_bytes))
-        reserved_bytes = rows * WORK_BYTES_PER_ROW + pairs_bytes + offers_bytes_max + read_bytes
-        reserved_bytes += int(SLACK * output_bytes_max) + page_slack_bytes(schema)
-        return cls(
-            rows,
-            max(1, pairs_bytes // PAIR_BYTES),
-            batch_bytes,
-            rows_read_max,
-            scratch_bytes,
-            offers_bytes_max,
-            output_bytes_max,
-            reserved_bytes,
-        )
-
-
-@dataclass(slots=True)
-class _Misses:
-    """Stream rows that memory could not answer, by distinct code."""
-
-    numbers: Numbers
-    codes: Numbers
-    inverse: Numbers
-    found: npt.NDArray[np.bool_]
-    batches: Iterator[pa.RecordBatch]
-    last_code: int | None = None
-    """The last code of the batch read last."""
-    order: Numbers | None = None
-    """Positions of the stream rows in order of their codes; made when a second batch comes."""
-
-    def rows_between(self, begin: int, end: int) -> Numbers:
-        """Positions of the stream rows whose distinct code lies in [begin, end)."""
-        if self.order is None:
-            self.order = np.argsort(self.inverse, kind="stable")
-        begin_row, end_row = np.searchsorted(self.inverse, [begin, end], sorter=self.order)
-        return self.order[begin_row:end_row]
-
-
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """Keys that were read and may be remembered, with the ranges of their rows."""
-
-    batch: pa.RecordBatch
-    codes: Numbers
-    first: Numbers
-    count: Numbers
+def remembered_bytes(relation: KeyBatch, limit_bytes: int, rows_per_step: int) -> int:
+    """What is left for remembered rows as long as no row waits."""
+    return limit_bytes - Division.of(relation, limit_bytes, rows_per_step).reserved_bytes - hints_bytes(limit_bytes)
 
 
 class AdaptiveJoin(SemiStreamJoin):
@@ -175,8 +60,7 @@ class AdaptiveJoin(SemiStreamJoin):
 
     def __init__(self, relation: KeyBatch, resources: JoinResources) -> None:
         super().__init__()
-        budget = resources.budget
-        info, limit = relation.info, budget.limit_bytes
+        info, limit = relation.info, resources.budget.limit_bytes
         if limit < least_memory_bytes(info.row_bytes_max):
             raise BudgetExceeded(
                 f"the memory is too small to hold one row of relation {info.name!r}",
@@ -184,189 +68,124 @@ class AdaptiveJoin(SemiStreamJoin):
                 allowed=f"at least {least_memory_bytes(info.row_bytes_max)} bytes",
                 hint="raise `memory`, or select fewer columns of the relation",
             )
-        self._division = division = _Division.of(relation, limit, resources.rows_per_step)
-        self.output_bytes_max = division.output_bytes_max
-        self._work = budget.account("rows of a step")
-        self._pairs = budget.account("pairs")
-        self._read = budget.account("rows just read")
-        self._held = budget.account("remembered rows")
-        self._paths = AccessPaths(relation, division.batch_bytes, resources.clock)
-        absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
-        self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
-        counters = FrequencySketch.counters_fitting(int(limit * FREQUENCY_SHARE))
-        self._frequency = FrequencySketch(max(1, counters), period=NEVER)
-        hints_bytes = self._frequency.nbytes + (self._absent.nbytes if self._absent is not None else 0)
-        budget.account("absent keys and frequencies").take(hints_bytes)
-        whole_bytes = info.row_count * (info.row_bytes_mean + 128) + 4096  # More than all of R is never needed.
-        self._remembered = RememberedRows(
-            relation.schema,
-            int(min(limit - division.reserved_bytes - hints_bytes, whole_bytes)),
-            info.row_bytes_mean,
-        )
-        self._held.hold(self._remembered.used_bytes)
-        self._waiting = 0
-        self._hits: PairCursor | None = None
-        self._hit_numbers = NO_NUMBERS
-        self._misses: _Misses | None = None
-        self._cursor: PairCursor | None = None
-        self._to_remember: list[_Offer] = []
-        self._offered_bytes = 0
-        self._holds_all_read = True
-        self._cut_codes: list[int] = []
+        self._relation = relation
+        self._resources = resources
+        self._division = Division.of(relation, limit, resources.rows_per_step)
+        self.output_bytes_max = self._division.output_bytes_max
+        self._rows_bytes_max = remembered_bytes(relation, limit, resources.rows_per_step)
+        self.knowledge = Knowledge(relation, resources.budget, self._rows_bytes_max)
+        self._holders = Holders.of(resources.budget)
+        self._sweeps = self._possible_sweeps()
+        self._at_once = AnsweringAtOnce(relation, resources, self._division, self.knowledge, self._holders, self.stats)
+        self._way: AnsweringAtOnce | Sweeping = self._at_once
+        self._look_after_steps = self._steps_to_look = LOOK_AFTER_STEPS
+        self._missed_row_s = 0.0
+        """What a missed row cost when it was answered at once."""
+
+    def _possible_sweeps(self) -> SweepDivision | None:
+        relation = self._relation
+        if not isinstance(relation, PageByKey) or not isinstance(relation, CyclicScan):
+            return None
+        # A page must fit already when its price is learned.
+        if relation.segment_count < SAMPLED_PAGES_MIN or relation.info.page_bytes_max > self._division.batch_bytes:
+            return None
+        return SweepDivision.of(relation, self._resources, self.output_bytes_max)
+
+    @property
+    def is_sweeping(self) -> bool:
+        """Whether rows wait for a sweep."""
+        return isinstance(self._way, Sweeping)
 
     @property
     def waiting_rows(self) -> int:
         """Stream rows admitted and not yet finished."""
-        return self._waiting
+        return self._way.waiting_rows
 
-    # Admit -----------------------------------------------------------------------------------------------------------
+    @property
+    def wants_rows(self) -> bool:
+        """Whether more stream rows should come before the next step."""
+        return self._way.wants_rows
 
     def admit(self, rows: StreamRows) -> int:
-        """Take the next rows once the last ones are finished, and answer from memory what memory knows."""
-        if self._waiting:
-            return 0
-        self._remember()
-        rows = rows.first_part(self._division.rows_per_step)
-        self._work.hold(len(rows) * WORK_BYTES_PER_ROW)
-        self._waiting = len(rows)
-        self.stats.rows += len(rows)
-
-        first, count = self._remembered.probe(rows.codes)
-        hit = count > 0
-        if hit.all():
-            self._hit_numbers, missed = rows.numbers, None
-        else:
-            self._hit_numbers, missed = rows.numbers[hit], ~hit
-        if len(self._hit_numbers):
-            self._hits = self._remembered.pairs(rows.numbers, first, count)
-        self._misses = self._ask(rows.numbers[missed], rows.codes[missed]) if missed is not None else None
-        self.stats.hits += len(self._hit_numbers)
-        return len(rows)
-
-    def _ask(self, numbers: Numbers, codes: Numbers) -> _Misses:
-        """De-duplicate what was missed, leave out what is known to be absent, and open the read of the rest."""
-        unique, inverse = distinct(codes)
-        uses = np.bincount(inverse, minlength=len(unique))
-        self._frequency.add_counts(unique, uses)
-        wanted = unique
-        if self._absent is not None:
-            known = self._absent.contains(unique)
-            wanted = unique[~known]
-            self.stats.hits += int(uses[known].sum())
-        batches: Iterator[pa.RecordBatch] = iter(())
-        if len(wanted):
-            batches = self._paths.read(wanted)
-            self.stats.reads += 1
-            self.stats.keys_read += len(wanted)
-        return _Misses(numbers, unique, inverse, np.zeros(len(unique), np.bool_), batches)
-
-    # Step ------------------------------------------------------------------------------------------------------------
+        """Take the next rows, and answer from memory what memory knows."""
+        if self._way.waiting_rows == 0:
+            self._choose_way()
+        return self._way.admit(rows)
 
     def step(self) -> StepOutput:
-        """Pair what memory answered, then what the relation answers, up to the pairs that fit."""
-        assert self._waiting > 0, "the driver called step() with nothing waiting"
-        joined: list[Joined] = []
-        finished: list[Numbers] = []
-        pairs_left = self._division.pairs_max
-
-        # 1. Stream-probing: rows whose key is remembered.
-        if self._hits is not None:
-            joined.append(self._hits.next(pairs_left))
-            pairs_left -= len(joined[-1])
-            if self._hits.left == 0:
-                self._hits = None
-                finished.append(self._hit_numbers)
-
-        # 2. Disk-probing: what the relation returns, as long as all batches of this step are held anyway in order to
-        #    be remembered. Most steps end here, with one batch and the news that there is no other.
-        while self._hits is None and self._misses is not None and pairs_left > 0:
-            if self._cursor is None:
-                if joined and not self._holds_all_read:
-                    break
-                self._cursor = self._next_batch(self._misses)
-            if self._cursor is None:
-                finished.append(self._settle(self._misses))
-                self._misses = None
-            else:
-                joined.append(self._cursor.next(pairs_left))
-                pairs_left -= len(joined[-1])
-                if self._cursor.left == 0:
-                    self._cursor = None
-
-        pairs = sum(len(part) for part in joined)
-        self._pairs.hold(pairs * PAIR_BYTES)
-        self.stats.outputs += pairs
-        done = np.concatenate(finished) if finished else NO_NUMBERS
-        self._waiting -= len(done)
-        assert self._waiting >= 0, "more rows were finished than admitted"
-        return StepOutput(tuple(joined), done)
-
-    def _next_batch(self, misses: _Misses) -> PairCursor | None:
-        """Read the next batch and line up the stream rows it answers."""
-        batch = next(misses.batches, None)
-        if batch is None:
-            return None
-        batch_codes = codes_of(batch)
-        first, count = ranges_of(misses.codes, batch_codes)
-        numbers, code_index = misses.numbers, misses.inverse
-        if misses.last_code is not None:
-            # One of several batches answers few of the rows, so that looking at all of them each time would not do.
-            begin = int(np.searchsorted(misses.codes, batch_codes[0], side="left"))
-            end = int(np.searchsorted(misses.codes, batch_codes[-1], side="right"))
-            rows = misses.rows_between(begin, end)
-            numbers, code_index = numbers[rows], code_index[rows]
-            if misses.last_code == batch_codes[0]:
-                self._cut_codes.append(misses.last_code)
-        misses.last_code = int(batch_codes[-1])
-        found = count > 0
-        misses.found |= found
-        self.stats.rows_read += int(count.sum())
-        self._hold_until_remembered(batch, misses.codes[found], first[found], count[found])
-        return PairCursor(batch, numbers, first[code_index], count[code_index])
-
-    def _settle(self, misses: _Misses) -> Numbers:
-        """All batches were read: what was not found is absent, and all rows are finished."""
-        if self._absent is not None:
-            self._absent.add(misses.codes[~misses.found])
-        return misses.numbers
-
-    # Remember --------------------------------------------------------------------------------------------------------
-
-    def _hold_until_remembered(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
-        """Hold on to what was read as far as there is room; the rest is read again when it is wanted again."""
-        rows_read = min(len(batch), self._division.rows_read_max)
-        self._read.hold(self._offered_bytes + batch.nbytes + rows_read * self._division.scratch_bytes)
-        self._holds_all_read = self._offered_bytes + batch.nbytes <= self._division.offers_bytes_max
-        if self._holds_all_read:
-            self._offered_bytes += batch.nbytes
-            self._to_remember.append(_Offer(batch, codes, first, count))
-
-    def _remember(self) -> None:
-        for offer in self._to_remember:
-            # The rows of a code that two batches share are not all in one of them.
-            whole = ~np.isin(offer.codes, self._cut_codes) if self._cut_codes else slice(None)
-            codes = offer.codes[whole]
-            uses = self._frequency.estimate(codes)
-            self._remembered.offer(offer.batch, codes, offer.first[whole], offer.count[whole], uses)
-        self._drop_offers()
-        if self._remembered.is_due_for_aging:
-            self._remembered.age()
-            self._frequency.halve()
-        self._held.hold(self._remembered.used_bytes)
-        self.stats.evicted = self._remembered.evicted
+        """Go on with what is in hand."""
+        assert self.waiting_rows > 0, "the driver called step() with nothing waiting"
+        output = self._way.step()
+        if isinstance(self._way, Sweeping) and self._way.missed_row_s > self._missed_row_s:
+            self._way.is_ending = True
+        return output
 
     def forget(self) -> None:
         """Drop everything that is remembered, absent keys included."""
-        assert self._waiting == 0, "rows wait for what would be forgotten"
-        self._drop_offers()
-        self._remembered.clear()
-        if self._absent is not None:
-            self._absent.clear()
-        self._held.hold(self._remembered.used_bytes)
+        assert self.waiting_rows == 0, "rows wait for what would be forgotten"
+        if isinstance(self._way, Sweeping):
+            self._answer_at_once()
+        self._at_once.settle()
+        self.knowledge.forget()
 
-    def _drop_offers(self) -> None:
-        self._to_remember.clear()
-        self._cut_codes.clear()
-        self._offered_bytes = 0
-        self._holds_all_read = True
-        self._read.hold(0)
+    # Which way -------------------------------------------------------------------------------------------------------
+
+    def _choose_way(self) -> None:
+        """Compare what a row costs both ways, now and then. Nothing waits."""
+        if isinstance(self._way, Sweeping):
+            if self._way.is_ending:
+                self._answer_at_once()
+            return
+        self._steps_to_look -= 1
+        if self._sweeps is None or self._steps_to_look > 0:
+            return
+        self._missed_row_s = self._at_once.missed_row_s
+        if self._swept_row_s(self._sweeps) * MARGIN < self._missed_row_s:
+            self._begin_to_sweep(self._sweeps)
+        else:
+            self._look_later()
+
+    def _swept_row_s(self, sweeps: SweepDivision) -> float:
+        """What a row would cost in sweeps; more than can be said without reading only if that is not enough."""
+        info = self._relation.info
+        lists_bytes = int(sweeps.store_bytes * (1 - REMEMBERED_SHARE))
+        rows_per_round = 2 * max(1, PageLists.rows_fitting(lists_bytes, self._resources.stream_row_bytes))
+        least_s = info.row_count * info.row_bytes_mean / BYTES_PER_S_MAX / rows_per_round
+        if least_s * MARGIN >= self._missed_row_s:
+            return least_s
+        return info.page_count * self._sampled_page_s() / rows_per_round
+
+    def _sampled_page_s(self) -> float:
+        """Seconds of reading a page behind the one before; the first is left out, because it may be far away."""
+        relation, clock = self._relation, self._resources.clock
+        assert isinstance(relation, CyclicScan), "a relation without segments was asked for some"
+        self._at_once.settle()
+        pages = range(min(SAMPLED_PAGES, relation.segment_count))
+        begun_s = 0.0
+        for number in pages:
+            self._holders.read.hold(relation.segment(number).nbytes)
+            begun_s = begun_s if number else clock.now_s()
+        return (clock.now_s() - begun_s) / (len(pages) - 1)
+
+    def _begin_to_sweep(self, sweeps: SweepDivision) -> None:
+        self._at_once.settle()
+        self._holders.release()
+        self._way = Sweeping(
+            self._relation,  # type: ignore[arg-type]
+            self._resources,
+            sweeps,
+            self.knowledge,
+            self._holders,
+            self.stats,
+        )
+
+    def _answer_at_once(self) -> None:
+        self._holders.release()
+        self.knowledge.resize(self._rows_bytes_max)
+        self._way = self._at_once
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._look_after_steps = min(4 * self._look_after_steps, LOOK_AFTER_STEPS_MAX)
+        self._steps_to_look = self._look_after_steps
+        self._at_once.begin_measuring()

@@ -58,6 +58,15 @@ class Page:
         """The codes from `begin` to before `end`, over the same rows."""
         return Page(self.batch, self.codes[begin:end], self.first[begin:end], self.count[begin:end])
 
+    def pairs_with(self, rows: StreamRows) -> PairCursor:
+        """Line up rows with their partners on the page; who is not on it has none."""
+        if len(self.codes) == 0:
+            none = np.zeros(len(rows), np.int64)
+            return PairCursor(self.batch, rows.numbers, none, none)
+        places = np.minimum(np.searchsorted(self.codes, rows.codes), len(self.codes) - 1)
+        count = np.where(self.codes[places] == rows.codes, self.count[places], 0)
+        return PairCursor(self.batch, rows.numbers, self.first[places], count)
+
 
 class DiskProbingJoin(SemiStreamJoin):
     """HYBRIDJOIN's loop; what it remembers is left to its heirs."""

@@ -37,7 +37,7 @@ _WORK_BYTES_PER_ENTRY = 64
 _PART_ENTRIES_MIN, _PART_ENTRIES_MAX = 256, 16_384
 """Below, steps would be too many; above, they gain nothing."""
 
-_ARRAY_BYTES = 4 * 4
+ENTRY_BYTES = 4 * 4
 """Per entry, beside its place in the index: first row, row count, bytes, uses. Its code stands in its first row."""
 
 USES_MAX = 2**30
@@ -60,12 +60,12 @@ def _look_up(entries: Array, first: Array, count: Array, uses: Array, out_first:
             out_count[i] = 0
 
 
-def _most_entries(bytes_max: int, row_bytes_mean: float) -> int:
+def most_entries(bytes_max: int, row_bytes_mean: float) -> int:
     """The most entries whose index and rows, at the mean size, fit together; the index grows in powers of two."""
-    low, high = 0, int(bytes_max / (row_bytes_mean + _ARRAY_BYTES))
+    low, high = 0, int(bytes_max / (row_bytes_mean + ENTRY_BYTES))
     while low < high:
         middle = (low + high + 1) // 2
-        if HashMultimap.bytes_for(middle) + middle * (_ARRAY_BYTES + row_bytes_mean) <= bytes_max:
+        if HashMultimap.bytes_for(middle) + middle * (ENTRY_BYTES + row_bytes_mean) <= bytes_max:
             low = middle
         else:
             high = middle - 1
@@ -78,7 +78,8 @@ class HeldKeys:
     def __init__(
         self, schema: pa.Schema, bytes_max: int, row_bytes_mean: float, entries_max: int | None = None
     ) -> None:
-        most = _most_entries(bytes_max, row_bytes_mean) if can_be_kept(schema) else 0
+        self._row_bytes_mean = row_bytes_mean
+        most = most_entries(bytes_max, row_bytes_mean) if can_be_kept(schema) else 0
         self.entries_max = most if entries_max is None else min(most, entries_max)
         self._first, self._count, self._bytes, self._uses = (np.zeros(self.entries_max, np.int32) for _ in range(4))
         fitting = int(bytes_max * WORK_SHARE) // _WORK_BYTES_PER_ENTRY
@@ -92,6 +93,7 @@ class HeldKeys:
             self._index = HashMultimap(self.entries_max)
             self._index_bytes = self.index_bytes_for(self.entries_max)
             self._arena = RowArena(schema, bytes_max - self._index_bytes)
+        self._rows_bytes_max = self._arena.bytes_max if self._arena else 0
 
     @property
     def can_hold(self) -> bool:
@@ -111,7 +113,7 @@ class HeldKeys:
     @property
     def rows_bytes_max(self) -> int:
         """The most that the rows alone can take."""
-        return self._arena.bytes_max if self._arena else 0
+        return self._rows_bytes_max
 
     def __len__(self) -> int:
         return self._entry_count
@@ -202,7 +204,7 @@ class HeldKeys:
 
     def index_bytes_for(self, entries_max: int) -> int:
         """What the index and the counters of so many entries take."""
-        return HashMultimap.bytes_for(entries_max) + entries_max * _ARRAY_BYTES
+        return HashMultimap.bytes_for(entries_max) + entries_max * ENTRY_BYTES
 
     def resize_index(self, entries_max: int) -> None:
         """Change how many keys can be held; those that are held stay."""
@@ -218,6 +220,14 @@ class HeldKeys:
         self._index = HashMultimap(entries_max)
         self._index_bytes = self.index_bytes_for(entries_max)
         self._index_entries()
+
+    def resize(self, bytes_max: int) -> None:
+        """Change what may be held in all, but not to more than at first; what is held must fit."""
+        if self._arena is None:
+            return
+        self.resize_index(max(1, most_entries(bytes_max, self._row_bytes_mean)))
+        self._rows_bytes_max = min(self._arena.bytes_max, max(0, bytes_max - self._index_bytes))
+        assert self.rows_bytes <= self._rows_bytes_max, "rows that are held shall not fit"
 
     def _index_entries(self) -> None:
         assert self._arena is not None, "an arena is needed to index rows"

@@ -129,7 +129,7 @@ class PageProbingJoin(SemiStreamJoin):
                 page, rows = visit
                 self.stats.hits += len(rows)
                 self.stats.stream_probes += len(rows)
-                self._answer(page, rows)
+                self._answers, self._answered = page.pairs_with(rows), rows.numbers
                 return True
             number = self._page_to_read() if may_read else None
             if number is None:
@@ -143,19 +143,8 @@ class PageProbingJoin(SemiStreamJoin):
             return False
         self.stats.waited += len(rows)
         self.stats.left += len(rows)
-        self._answer(self._page, rows)
+        self._answers, self._answered = self._page.pairs_with(rows), rows.numbers
         return True
-
-    def _answer(self, page: Page, rows: StreamRows) -> None:
-        """Line up rows with their partners on the page; who is not on it has none."""
-        self._answered = rows.numbers
-        if len(page.codes) == 0:
-            none = np.zeros(len(rows), np.int64)
-            self._answers = PairCursor(page.batch, rows.numbers, none, none)
-            return
-        places = np.minimum(np.searchsorted(page.codes, rows.codes), len(page.codes) - 1)
-        count = np.where(page.codes[places] == rows.codes, page.count[places], 0)
-        self._answers = PairCursor(page.batch, rows.numbers, page.first[places], count)
 
     def _read(self, number: int) -> Page:
         """Read a page into the disk buffer; an empty relation has one page without rows."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.joins.base import Numbers
-from semistream.joins.held_keys import HeldKeys
+from semistream.joins.held_keys import HeldKeys, most_entries
 from semistream.structures.compiled import F64, I64, READ_I32, VOID, WRITE_BOOL, Array, kernel
 
 AGING_PERIODS = 20
@@ -53,10 +53,13 @@ class RememberedRows(HeldKeys):
         super().__init__(schema, bytes_max, row_bytes_mean)
         self._floor = 0.0
         self._probes_to_aging = AGING_PERIODS * self.entries_max
+        self._probes_counted = 0.0
+        """Probes in which uses were counted, those before the last aging at half of their weight, and so on."""
 
     def probe(self, codes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the first remembered row of each code and how many there are; 0 for a code that is not remembered."""
         self._probes_to_aging -= len(codes)
+        self._probes_counted += len(codes)
         return super().probe(codes)
 
     @property
@@ -68,7 +71,30 @@ class RememberedRows(HeldKeys):
         """Halve all uses, and the price of room with them."""
         self.uses[:] >>= 1
         self._floor /= 2
+        self._probes_counted /= 2
         self._probes_to_aging = AGING_PERIODS * self.entries_max
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is hardly any room left."""
+        entries_left = self.entries_max - len(self)
+        bytes_left = self.rows_bytes_max - self.rows_bytes
+        return entries_left < self.entries_max * EVICTED_SHARE or bytes_left < self.rows_bytes_max * EVICTED_SHARE
+
+    def marginal_uses_per_byte(self, probes: int) -> float:
+        """How often the least useful that is remembered is asked for in so many probes, for each byte it takes."""
+        if not len(self) or not self._probes_counted:
+            return 0.0
+        return self._price() * probes / self._probes_counted
+
+    def resize(self, bytes_max: int) -> None:
+        """Change what may be held; the least useful make room."""
+        entries_max = most_entries(bytes_max, self._row_bytes_mean)
+        rows_bytes_max = bytes_max - self.index_bytes_for(max(1, entries_max))
+        while len(self) and (len(self) > entries_max or self.rows_bytes > rows_bytes_max):
+            self._floor = self._price()
+            self.keep(self._staying())
+        super().resize(bytes_max)
 
     def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
         """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay."""

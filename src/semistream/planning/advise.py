@@ -34,8 +34,8 @@ import pyarrow as pa
 from semistream.budget import format_bytes
 from semistream.cost.symbols import Counts, IoProfile, UnitCosts, io_seconds, seconds
 from semistream.errors import InvalidOption
-from semistream.joins.adaptive import FREQUENCY_SHARE, NEVER
 from semistream.joins.base import Numbers
+from semistream.joins.knowledge import FREQUENCY_SHARE, NEVER
 from semistream.joins.remembered import RememberedRows
 from semistream.planning.capacities import Room, entry_bytes, sizes_of
 from semistream.relations.base import CODE_COLUMN, PageByKey, Relation

@@ -23,17 +23,16 @@ from semistream.cost.base import Prediction, Sizes, Workload
 from semistream.cost.models import model_of
 from semistream.cost.pages import Layout
 from semistream.cost.symbols import UnitCosts
-from semistream.joins import adaptive, cachejoin, held_keys, inlj, optimised_x_hybridjoin, pcsrj, r_meshjoin
+from semistream.joins import adaptive, at_once, cachejoin, held_keys, inlj, optimised_x_hybridjoin, pcsrj, r_meshjoin
 from semistream.joins.balanced_store import ENTRIES_MIN
 from semistream.joins.base import JoinResources
 from semistream.joins.division import divide
+from semistream.joins.knowledge import whole_bytes
 from semistream.joins.tuned_x_hybridjoin import usual_pinned_pages
 from semistream.joins.waiting import WaitingRows
 from semistream.joins.x_hybridjoin import PINNED_PAGES
 from semistream.relations.base import KeyBatch, Relation
 from semistream.relations.partitioned import PartitionedRelation
-from semistream.structures.code_set import CODES_MIN, CodeSet
-from semistream.structures.frequency import FrequencySketch
 from semistream.structures.hash_multimap import HashMultimap
 
 Settings = Mapping[str, float]
@@ -148,7 +147,7 @@ def _of_a_part(relation: Relation, room: Room, given: Settings, rows_per_key: fl
 
 def _without_waiting(algorithm: str, relation: Relation, room: Room, page_rows: int, rows_per_key: float) -> Sizes:
     """INLJ and adaptive: no row waits past its step."""
-    module = {"inlj": inlj, "adaptive": adaptive}[algorithm]
+    module = {"inlj": inlj, "adaptive": at_once}[algorithm]
     rows = int(room.memory_bytes * module.WORK_SHARE) // module.WORK_BYTES_PER_ROW
     rows_per_step = max(1, min(room.rows_per_step, rows))
     held_bytes = remembered_bytes(relation, room) if algorithm == "adaptive" else 0
@@ -160,15 +159,8 @@ def _without_waiting(algorithm: str, relation: Relation, room: Room, page_rows: 
 def remembered_bytes(relation: Relation, room: Room) -> int:
     """What `adaptive` gives to the rows it remembers."""
     assert isinstance(relation, KeyBatch), "adaptive needs a relation that answers batches of keys"
-    limit, info = room.memory_bytes, relation.info
-    division = adaptive._Division.of(relation, limit, room.rows_per_step)
-    hints_bytes = FrequencySketch.bytes_for(
-        max(1, FrequencySketch.counters_fitting(int(limit * adaptive.FREQUENCY_SHARE)))
-    )
-    absent_max = CodeSet.codes_fitting(int(limit * adaptive.ABSENT_SHARE))
-    hints_bytes += CodeSet.bytes_for(absent_max) if absent_max >= CODES_MIN else 0
-    whole_bytes = info.row_count * (info.row_bytes_mean + 128) + 4096
-    return int(max(0, min(limit - division.reserved_bytes - hints_bytes, whole_bytes)))
+    rows_bytes = adaptive.remembered_bytes(relation, room.memory_bytes, room.rows_per_step)
+    return max(0, min(rows_bytes, whole_bytes(relation)))
 
 
 def held_rows(relation: Relation, held_bytes: int, rows_per_key: float = 1.0) -> float:
@@ -176,7 +168,7 @@ def held_rows(relation: Relation, held_bytes: int, rows_per_key: float = 1.0) ->
     if held_bytes <= 0:
         return 0.0
     row_bytes = max(1.0, relation.info.row_bytes_mean)
-    most = held_keys._most_entries(held_bytes, row_bytes)
+    most = held_keys.most_entries(held_bytes, row_bytes)
     keys = float(most)
     if rows_per_key > 1 and most:
         keys = min(keys, (held_bytes - most * entry_bytes(most)) / (row_bytes * rows_per_key))
@@ -185,7 +177,7 @@ def held_rows(relation: Relation, held_bytes: int, rows_per_key: float = 1.0) ->
 
 def entry_bytes(keys: int) -> float:
     """What a key takes in H_R beside its rows, when there are so many."""
-    return HashMultimap.bytes_for(keys) / keys + held_keys._ARRAY_BYTES
+    return HashMultimap.bytes_for(keys) / keys + held_keys.ENTRY_BYTES
 
 
 def predict_for(

@@ -29,7 +29,7 @@ from semistream.errors import (
     check_choice,
     did_you_mean,
 )
-from semistream.joins.adaptive import OUTPUT_SHARE
+from semistream.joins.at_once import OUTPUT_SHARE
 from semistream.joins.driver import ON_MISS, OPEN_ROW_BYTES, OnMiss
 from semistream.joins.registry import algorithm_named
 from semistream.joins.x_hybridjoin import require_unique

@@ -1,0 +1,111 @@
+"""What a join has learned of keys: the rows of some, that others are absent, and how often all of them are asked for.
+
+Three structures that only make sense together. A key that missed is counted in the sketch; when its rows come, the
+count decides whether they are remembered; from then on the remembered key counts its own uses. Both kinds of counts
+are halved at the same moments, or they could not be compared. A key that was read and not found is known as absent.
+
+All of it is a hint: it can be dropped at any moment, and nothing is wrong afterwards.
+
+Memory: `ABSENT_SHARE` and `FREQUENCY_SHARE` of the budget at most, and for remembered rows what `resize` was told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.joins.base import Numbers
+from semistream.joins.remembered import RememberedRows
+from semistream.relations.base import Relation
+from semistream.structures.code_set import CODES_MIN, CodeSet
+from semistream.structures.frequency import FrequencySketch
+
+ABSENT_SHARE, FREQUENCY_SHARE = 1 / 32, 1 / 32
+"""Upper bounds, as shares of the budget."""
+
+NEVER = 2**62
+"""The sketch does not age by itself: it is halved together with the uses of remembered keys."""
+
+
+def hints_bytes(limit_bytes: int) -> int:
+    """What absent keys and frequencies take of a budget."""
+    absent_max = CodeSet.codes_fitting(int(limit_bytes * ABSENT_SHARE))
+    absent_bytes = CodeSet.bytes_for(absent_max) if absent_max >= CODES_MIN else 0
+    return absent_bytes + FrequencySketch.bytes_for(_counters(limit_bytes))
+
+
+def _counters(limit_bytes: int) -> int:
+    return max(1, FrequencySketch.counters_fitting(int(limit_bytes * FREQUENCY_SHARE)))
+
+
+def whole_bytes(relation: Relation) -> int:
+    """More than all of R would take: what a memory never needs to exceed."""
+    return int(relation.info.row_count * (relation.info.row_bytes_mean + 128)) + 4096
+
+
+class Knowledge:
+    """Remembered rows, absent keys and frequencies of one relation."""
+
+    def __init__(self, relation: Relation, budget: MemoryBudget, rows_bytes_max: int) -> None:
+        self._bytes_max = min(rows_bytes_max, whole_bytes(relation))
+        self.remembered = RememberedRows(relation.schema, self._bytes_max, relation.info.row_bytes_mean)
+        limit = budget.limit_bytes
+        self._frequency = FrequencySketch(_counters(limit), period=NEVER)
+        absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
+        self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
+        budget.account("absent keys and frequencies").take(hints_bytes(limit))
+        self._account = budget.account("remembered rows")
+        self._charge()
+
+    @property
+    def rows_bytes_max(self) -> int:
+        """What remembered rows may take at most, with their index."""
+        return self._bytes_max
+
+    @property
+    def evicted(self) -> int:
+        """Keys that were remembered and are no more."""
+        return self.remembered.evicted
+
+    def known_absent(self, codes: Numbers) -> npt.NDArray[np.bool_]:
+        """Which of these codes are known to be absent."""
+        if self._absent is None:
+            return np.zeros(len(codes), np.bool_)
+        return self._absent.contains(codes)
+
+    def count_missed(self, codes: Numbers, uses: Numbers) -> None:
+        """Count codes that memory could not answer."""
+        self._frequency.add_counts(codes, uses)
+
+    def learn_absent(self, codes: Numbers) -> None:
+        """Remember that R has no rows with these codes."""
+        if self._absent is not None:
+            self._absent.add(codes)
+
+    def learn(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
+        """Remember the best of these codes, each with all of its rows in the batch; those there are no news."""
+        self.remembered.offer(batch, codes, first, count, self._frequency.estimate(codes))
+
+    def settle(self) -> None:
+        """Let counts age when it is time, and charge what is held."""
+        if self.remembered.is_due_for_aging:
+            self.remembered.age()
+            self._frequency.halve()
+        self._charge()
+
+    def resize(self, rows_bytes_max: int) -> None:
+        """Change what remembered rows may take; the least useful make room."""
+        self.remembered.resize(min(rows_bytes_max, self._bytes_max))
+        self._charge()
+
+    def forget(self) -> None:
+        """Drop remembered rows and absent keys; how popular keys are stays true."""
+        self.remembered.clear()
+        if self._absent is not None:
+            self._absent.clear()
+        self._charge()
+
+    def _charge(self) -> None:
+        self._account.hold(self.remembered.used_bytes)

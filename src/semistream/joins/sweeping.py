@@ -1,0 +1,355 @@
+"""Let rows wait for their page, and sweep over the pages again and again, as an elevator does.
+
+The other of the two ways in which `adaptive` works, the one for devices on which going on is much cheaper than going
+elsewhere. A row that memory cannot answer joins the list of its page. Pages are read in the order in which they lie,
+those that nobody waits for are left out; a page answers its whole list. Where the next list is so near that reading
+what lies between costs less than a seek, what lies between is read and thrown away.
+
+A list is emptied when the sweep comes by and has grown to its full length when it comes again, so on average half of
+the rows of a round wait: with room for W rows, 2·W are served in a round. MESHJOIN, whose rows wait until all of R has
+passed by, serves W.
+
+How much is remembered. A byte for remembered rows is a byte less for rows that wait. A key that is asked for u times a
+round keeps u/2 rows waiting if it is not remembered; so remembering it pays as long as its bytes are fewer than those
+of u/2 waiting rows. That is the cache inequality of MOIJ and SSBJ. It is applied to the least useful of what is
+remembered, once a round, and moves the border between the two by a step. Which keys are remembered is decided by uses
+per byte (`Knowledge`), over many rounds, because the count of a single round is mostly chance.
+
+Memory: the page in hand, `PageLists`, the columns of the rows that wait, and what is remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from semistream.clock import Clock
+from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, JoinStats, Numbers, StepOutput, StreamRows
+from semistream.joins.disk_probing import Page
+from semistream.joins.division import (
+    OUTPUT_SLACK,
+    PAIRS_PER_ROW,
+    PAIRS_SHARE,
+    WAITING_ROWS_MIN,
+    WORK_BYTES_PER_PAGE_ROW,
+    WORK_BYTES_PER_ROW,
+    WORK_SHARE,
+    disk_buffer_bytes,
+)
+from semistream.joins.holders import Holders
+from semistream.joins.knowledge import Knowledge, hints_bytes
+from semistream.joins.matching import PAIR_BYTES, PairCursor
+from semistream.joins.page_lists import PageLists
+from semistream.joins.x_hybridjoin import PagesAndScan
+from semistream.relations.base import Relation
+from semistream.structures.distinct import distinct
+
+REFILL = 32
+"""Rows are taken in when one of so many parts of the lists is free: a few at a time would cost more than they gain."""
+
+BORDER_STEP = 1 / 16
+"""Part of the memory by which the border between waiting and remembered rows moves in a round."""
+
+REMEMBERED_SHARE = 1 / 2
+"""Where the border stands at first."""
+
+PAGE_BYTES = 8
+"""What is known of a page that is not in memory: the length and the age of its list."""
+
+LOOK_AHEAD_PAGES = 1024
+LEARNING_RATE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDivision:
+    """How a budget is divided."""
+
+    rows_per_step: int
+    pairs_max: int
+    store_bytes: int
+    """For rows that wait and rows that are remembered."""
+
+    @classmethod
+    def of(cls, relation: Relation, resources: JoinResources, output_bytes_max: int) -> SweepDivision | None:
+        """Divide a budget; None where it is too small for this way."""
+        limit = resources.budget.limit_bytes
+        rows = max(1, min(resources.rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
+        pairs_max = max(1, min(int(limit * PAIRS_SHARE) // PAIR_BYTES, rows * PAIRS_PER_ROW))
+        taken = rows * WORK_BYTES_PER_ROW + pairs_max * PAIR_BYTES + int(OUTPUT_SLACK * output_bytes_max)
+        taken += disk_buffer_bytes(relation) + hints_bytes(limit) + PAGE_BYTES * relation.info.page_count
+        division = cls(rows, pairs_max, limit - taken)
+        rows_max = PageLists.rows_fitting(division.store_bytes, resources.stream_row_bytes)
+        return division if rows_max >= WAITING_ROWS_MIN else None
+
+
+class _Prices:
+    """Seconds of reading the next page, and a page elsewhere, as measured."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.next_s = 0.0
+        self.elsewhere_s = 0.0
+
+    def learn(self, seconds: float, *, goes_on: bool) -> None:
+        if goes_on:
+            self.next_s += (LEARNING_RATE if self.next_s else 1.0) * (seconds - self.next_s)
+        else:
+            self.elsewhere_s += (LEARNING_RATE if self.elsewhere_s else 1.0) * (seconds - self.elsewhere_s)
+
+    def pages_through(self) -> int:
+        """How many pages that nobody wants are read rather than left out."""
+        if self.next_s <= 0 or self.elsewhere_s <= 0:
+            return 0
+        return int(self.elsewhere_s / self.next_s) - 1
+
+
+class Sweeping:
+    """Rows wait in lists by page, and the sweep comes by."""
+
+    def __init__(
+        self,
+        relation: PagesAndScan,
+        resources: JoinResources,
+        division: SweepDivision,
+        knowledge: Knowledge,
+        holders: Holders,
+        stats: JoinStats,
+    ) -> None:
+        self.stats = stats
+        self._relation = relation
+        self._clock = resources.clock
+        self._stream_row_bytes = resources.stream_row_bytes
+        self._division = division
+        self._knowledge = knowledge
+        self._holders = holders
+        self._prices = _Prices(resources.clock)
+        self._remembered_bytes = int(division.store_bytes * REMEMBERED_SHARE)
+        knowledge.resize(self._remembered_bytes)
+        self.lists = PageLists(relation.info.page_count, self._rows_beside(self._remembered_bytes))
+        self._rows_wanted_max = self.lists.rows_max
+        """What the lists may hold; less than they can while they are about to shrink."""
+        self._charge()
+        self._is_filling = True
+        self._position = 0
+        """The page behind the one that was read last."""
+        self._page: Page | None = None
+        self._page_number = 0
+        self._asked: list[Numbers] = []
+        """Codes that the rows of the page in hand have asked for."""
+        self._answers: PairCursor | None = None
+        self._answered = NO_NUMBERS
+        self._hits: PairCursor | None = None
+        self._hit_numbers = NO_NUMBERS
+        self.is_ending = False
+        """Whether no more rows are wanted, because this way has turned out to be the dearer one."""
+        self._round = _Round()
+        self.missed_row_s = 0.0
+        """Seconds for a row that memory could not answer, in the last round."""
+
+    @property
+    def waiting_rows(self) -> int:
+        """Stream rows admitted and not yet finished."""
+        return len(self.lists) + len(self._hit_numbers) + len(self._answered)
+
+    @property
+    def wants_rows(self) -> bool:
+        """Whether there is room for rows and nothing in hand."""
+        if self._page is not None or self._hits is not None or len(self._hit_numbers):
+            return False
+        if self.is_ending:
+            return len(self.lists) == 0
+        return self._is_filling
+
+    # Stream-probing --------------------------------------------------------------------------------------------------
+
+    def admit(self, rows: StreamRows) -> int:
+        """Answer rows from memory; let the others wait for their pages."""
+        if not self.wants_rows:
+            return 0
+        rows = rows.first(min(self._division.rows_per_step, self._room))
+        self._holders.work.hold(self._division.rows_per_step * WORK_BYTES_PER_ROW)
+        self.stats.rows += len(rows)
+        self.stats.stream_probes += len(rows)
+        self._round.rows += len(rows)
+        remembered = self._knowledge.remembered
+        first, count = remembered.probe(rows.codes)
+        missed = count == 0
+        if not missed.all():
+            self._hits = remembered.pairs(rows.numbers, first, count)
+        absent = self._note_missed(rows.codes, missed)
+        self._hit_numbers = rows.numbers[~missed | absent]
+        self.stats.hits += len(self._hit_numbers)
+        waits = missed & ~absent
+        self._let_wait(StreamRows(rows.numbers[waits], rows.codes[waits]))
+        return len(rows)
+
+    def _note_missed(self, codes: Numbers, missed: np.ndarray) -> np.ndarray:
+        """Count what memory has no rows of; return which rows ask for keys known to be absent."""
+        absent = np.zeros(len(codes), np.bool_)
+        if missed.any():
+            unique, inverse = distinct(codes[missed])
+            self._knowledge.count_missed(unique, np.bincount(inverse, minlength=len(unique)))
+            absent[missed] = self._knowledge.known_absent(unique)[inverse]
+        return absent
+
+    def _let_wait(self, rows: StreamRows) -> None:
+        self.lists.push(rows, self._relation.page_numbers(rows.codes), now=0)
+        self.stats.waited += len(rows)
+        self._round.missed_rows += len(rows)
+        if self._room <= 0:
+            self._is_filling = False
+
+    @property
+    def _room(self) -> int:
+        return self._rows_wanted_max - len(self.lists)
+
+    # Disk-probing ----------------------------------------------------------------------------------------------------
+
+    def step(self) -> StepOutput:
+        """Put out what memory has answered; or let the page in hand, or the next one, answer its list."""
+        begun_s = self._clock.now_s()
+        joined: list[Joined] = []
+        finished: list[Numbers] = []
+        pairs_left = self._division.pairs_max
+        if len(self._hit_numbers):
+            if self._hits is not None:
+                joined.append(self._hits.next(pairs_left))
+            if self._hits is None or self._hits.left == 0:
+                finished.append(self._hit_numbers)
+                self._hits, self._hit_numbers = None, NO_NUMBERS
+        else:
+            page = self._page or self._next_page()
+            while pairs_left > 0 and self._answer_more(page):
+                assert self._answers is not None, "an answer without pairs"
+                joined.append(self._answers.next(pairs_left))
+                pairs_left -= len(joined[-1])
+                if self._answers.left == 0:
+                    finished.append(self._answered)
+                    self._answers, self._answered = None, NO_NUMBERS
+        self._round.seconds += self._clock.now_s() - begun_s
+        pairs = sum(len(part) for part in joined)
+        self._holders.pairs.hold(pairs * PAIR_BYTES)
+        self.stats.outputs += pairs
+        return StepOutput(tuple(joined), np.concatenate(finished) if finished else NO_NUMBERS)
+
+    def _answer_more(self, page: Page) -> bool:
+        """Take more rows from the list of the page, unless some are in hand; False when there are none."""
+        if self._answers is not None:
+            return True
+        rows = self.lists.take(self._page_number, self._division.rows_per_step)
+        if len(rows) == 0:
+            self._end_page(page)
+            return False
+        self.stats.left += len(rows)
+        self.stats.disk_probes += len(rows)
+        self._asked.append(rows.codes)
+        self._answers, self._answered = page.pairs_with(rows), rows.numbers
+        return True
+
+    def _next_page(self) -> Page:
+        """Read the next page that somebody waits for."""
+        number = self._next_asked(self._position)
+        if number is None:
+            self._end_round()
+            number = self._next_asked(0)
+        assert number is not None, "the sweep found no list although rows wait"
+        if 0 < number - self._position <= self._prices.pages_through():
+            for between in range(self._position, number):
+                self._read(between)
+        self._page, self._page_number = self._read(number), number
+        return self._page
+
+    def _next_asked(self, begin: int) -> int | None:
+        lengths = self.lists.lengths
+        for start in range(begin, len(lengths), LOOK_AHEAD_PAGES):
+            asked = lengths[start : start + LOOK_AHEAD_PAGES] > 0
+            first = int(asked.argmax())
+            if asked[first]:
+                return start + first
+        return None
+
+    def _read(self, number: int) -> Page:
+        begun_s = self._clock.now_s()
+        batch = self._relation.segment(number)
+        self._prices.learn(self._clock.now_s() - begun_s, goes_on=number == self._position)
+        self._position = number + 1
+        self._holders.read.hold(batch.nbytes + len(batch) * WORK_BYTES_PER_PAGE_ROW)
+        self.stats.reads += 1
+        self.stats.rows_read += len(batch)
+        return Page.of(batch)
+
+    def _end_page(self, page: Page) -> None:
+        """Remember what pays of what was asked for, and turn away."""
+        asked = distinct(np.concatenate(self._asked))[0]
+        self._asked.clear()
+        self._page = None
+        if len(page.codes):
+            places = np.minimum(np.searchsorted(page.codes, asked), len(page.codes) - 1)
+            found = page.codes[places] == asked
+            places = places[found]
+            self._knowledge.learn(page.batch, asked[found], page.first[places], page.count[places])
+            self._knowledge.learn_absent(asked[~found])
+        else:
+            self._knowledge.learn_absent(asked)
+        self._knowledge.settle()
+        self.stats.evicted = self._knowledge.evicted
+        self.stats.iterations += 1
+        self._shrink_lists()
+        if self._room >= max(1, self._rows_wanted_max // REFILL):
+            self._is_filling = True
+
+    # The border ------------------------------------------------------------------------------------------------------
+
+    def _end_round(self) -> None:
+        self._position = 0
+        ended, self._round = self._round, _Round()
+        if ended.missed_rows == 0:
+            return
+        self.missed_row_s = ended.seconds / ended.missed_rows
+        saved_rows_per_byte = self._knowledge.remembered.marginal_uses_per_byte(ended.rows) / 2
+        step_bytes = int(self._division.store_bytes * BORDER_STEP)
+        if saved_rows_per_byte * self._waiting_row_bytes > 1:
+            self._move_border(self._remembered_bytes + step_bytes)
+        elif self._knowledge.remembered.is_full:
+            self._move_border(self._remembered_bytes - step_bytes)
+
+    @property
+    def _waiting_row_bytes(self) -> float:
+        return self.lists.nbytes / self.lists.rows_max + self._stream_row_bytes
+
+    def _move_border(self, remembered_bytes: int) -> None:
+        """Give remembered rows so much, and rows that wait the rest."""
+        remembered_bytes = max(0, min(remembered_bytes, self._knowledge.rows_bytes_max))
+        rows_max = self._rows_beside(remembered_bytes)
+        if rows_max < WAITING_ROWS_MIN:
+            return
+        self._remembered_bytes = remembered_bytes
+        self._rows_wanted_max = rows_max
+        if rows_max > self.lists.rows_max:
+            self._knowledge.resize(remembered_bytes)
+            self.lists.resize(rows_max)
+            self._charge()
+        self._shrink_lists()
+
+    def _shrink_lists(self) -> None:
+        """Give memory of the lists to what is remembered, once fewer rows wait."""
+        if len(self.lists) <= self._rows_wanted_max < self.lists.rows_max:
+            self.lists.resize(self._rows_wanted_max)
+            self._charge()
+            self._knowledge.resize(self._remembered_bytes)
+
+    def _rows_beside(self, remembered_bytes: int) -> int:
+        return PageLists.rows_fitting(self._division.store_bytes - remembered_bytes, self._stream_row_bytes)
+
+    def _charge(self) -> None:
+        self._holders.waiting.hold(self.lists.nbytes + PAGE_BYTES * self._relation.info.page_count)
+
+
+@dataclass(slots=True)
+class _Round:
+    """What happened since the sweep began anew."""
+
+    rows: int = 0
+    missed_rows: int = 0
+    seconds: float = 0.0
