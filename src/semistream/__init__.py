@@ -60,6 +60,7 @@ def build_relation(
     columns: Sequence[str] | None = None,
     unique: bool = False,
     memory: str | int = "512MB",
+    partitions: int = 1,
     on_progress: Callable[[BuildProgress], None] | None = None,
 ) -> BuildReport:
     """Put master data on disk, sorted by key, as a new version of the relation in `out`.
@@ -71,12 +72,14 @@ def build_relation(
         columns: Columns to keep beside the key; by default all.
         unique: Refuse keys that occur twice.
         memory: What the sort may hold before it spills to disk.
+        partitions: Hash partitions, from 1 to 1024, that `algorithm="pcsrj"` joins side by side, one in each task.
         on_progress: Called now and then with what has been done.
 
     Example:
         ss.build_relation("products.parquet", key="product_id", out="products", unique=True)
     """
     options: dict[str, Any] = {"key": key, "out": out, "columns": columns, "unique": unique, "memory": memory}
+    options["partitions"] = partitions
     if type(source).__module__.startswith("pyspark."):
         from semistream.spark.build import build_from_dataframe
 

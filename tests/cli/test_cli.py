@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from semistream.demo.display import StreamView
 from semistream.demo.workspace import MARKER, Workspace
 from semistream.errors import InvalidOption
 from semistream.joins.registry import ALGORITHMS
+from semistream.relations.arrow_file.directory import RelationDirectory
 
 
 def run(*arguments: str | Path) -> Result:
@@ -38,11 +40,11 @@ def products(tmp_path: Path) -> Path:
 # Help
 
 
-@pytest.mark.parametrize("command", [(), ("index",), ("demo",), ("algorithms",)])
-def test_every_help_has_an_example(command: tuple[str, ...]) -> None:
-    result = run(*command, "--help")
+@pytest.mark.parametrize("command", ["", "index", "demo", "algorithms", "plan", "tune", "advise", "calibrate"])
+def test_every_help_has_an_example(command: str) -> None:
+    result = run(*command.split(), "--help")
     assert result.exit_code == 0
-    assert f"Example:\n    semistream {' '.join(command)}".rstrip() in result.stdout
+    assert f"Example:\n    semistream {command}".rstrip() in result.stdout
 
 
 def test_help_is_there_in_under_a_second_and_without_heavy_libraries() -> None:
@@ -95,6 +97,13 @@ def test_index_twice_makes_a_second_version(products: Path, tmp_path: Path) -> N
         assert json.loads(result.stdout)["version"] == number
 
 
+def test_index_in_partitions_says_in_how_many(products: Path, tmp_path: Path) -> None:
+    arguments = ("index", products, "--key", "id", "--out", tmp_path / "r", "--partitions", "4")
+    assert json.loads(run(*arguments, "--json").stdout)["partitions"] == 4
+    assert re.search(r"partitions +4 *\n", run(*arguments).stdout)
+    assert RelationDirectory(tmp_path / "r").manifest(2).row_count == 3
+
+
 # Mistakes
 
 
@@ -110,6 +119,13 @@ def test_a_missing_source_is_an_error_in_words(tmp_path: Path) -> None:
     text = mistake(run("index", tmp_path / "nowhere.parquet", "--key", "id", "--out", tmp_path / "r"))
     assert text.startswith("error: the source does not exist; given: ")
     assert "nowhere.parquet" in text
+
+
+@pytest.mark.parametrize("partitions", ["0", "1025"])
+def test_partitions_that_cannot_be_are_refused(products: Path, tmp_path: Path, partitions: str) -> None:
+    text = mistake(run("index", products, "--key", "id", "--out", tmp_path / "r", "--partitions", partitions))
+    assert f"given: {partitions}; allowed: a whole number from 1 to 1024" in text
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_misspelt_key_gets_a_hint(products: Path, tmp_path: Path) -> None:

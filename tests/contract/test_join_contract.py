@@ -48,6 +48,11 @@ def _read(path: Path, table: pa.Table, key: list[str]) -> Any:
     return ArrowFileRelation(directory, 1, access="read", disk_buffer_bytes=buffer_bytes)
 
 
+def _in_partitions(path: Path, table: pa.Table, key: list[str]) -> Any:
+    build_relation(table, key=key, out=path, page_bytes=512, partitions=3)
+    return ArrowFileRelation(RelationDirectory(path), 1)
+
+
 def _memory(_: Path, table: pa.Table, key: list[str]) -> Any:
     return MemoryRelation.from_table(table, key, page_rows=5)
 
@@ -59,6 +64,7 @@ def _wrapped(path: Path, table: pa.Table, key: list[str]) -> Any:
 RELATIONS: dict[str, Open] = {
     "arrow file, mapped": _mapped,
     "arrow file, read": _read,
+    "arrow file in partitions": _in_partitions,
     "memory": _memory,
     "wrapped twice": _wrapped,
 }
@@ -104,7 +110,7 @@ def asking(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-USUAL_STORES = ("memory", "arrow file, mapped")
+USUAL_STORES = ("memory", "arrow file, mapped", "arrow file in partitions")
 PLACES = [
     pytest.param(algorithm, store, id=f"{algorithm}-{store}")
     for algorithm, entry in ALGORITHMS.items()

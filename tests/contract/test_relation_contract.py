@@ -16,13 +16,15 @@ import pyarrow as pa
 import pytest
 
 from semistream.clock import VirtualClock
+from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.arrow_file.writer import ArrowFileWriter
 from semistream.relations.base import CODE_COLUMN, ChangeFeed, CyclicScan, KeyBatch, PageByKey
 from semistream.relations.counting import CountingRelation
 from semistream.relations.failing import FailingRelation
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import HDD, MeteredRelation
-from semistream.relations.partitioned import PartitionedRelation, split_in_memory
+from semistream.relations.partitioned import split_in_memory
 from tests.support.relations import publish_version, random_codes, rows_of_every_type
 
 Open = Callable[[Path, pa.RecordBatch, Sequence[str] | None], Any]
@@ -50,6 +52,33 @@ def _partitioned(_: Path, rows: pa.RecordBatch, columns: Sequence[str] | None) -
     return split_in_memory(MemoryRelation(rows, ["key"]), 3, page_rows=16, columns=columns)
 
 
+def _in_partitions(path: Path, rows: pa.RecordBatch, columns: Sequence[str] | None) -> Any:
+    return ArrowFileRelation(publish_version(path, rows, partitions=3), 1, columns)
+
+
+def _read_in_partitions(path: Path, rows: pa.RecordBatch, columns: Sequence[str] | None) -> Any:
+    directory = publish_version(path, rows, partitions=5)
+    largest = directory.manifest(1).page_bytes_max
+    return ArrowFileRelation(directory, 1, columns, access="read", disk_buffer_bytes=max(1, 2 * largest))
+
+
+def _one_partition(path: Path, rows: pa.RecordBatch, columns: Sequence[str] | None) -> Any:
+    """The second of three partitions: the rows under test stand between others of the same file."""
+    directory = RelationDirectory(path)
+    # A table without rows has columns of other types.
+    others = rows_of_every_type(np.random.default_rng(0), np.arange(20)) if len(rows) else rows
+    with directory.begin_version() as staged, ArrowFileWriter(staged, rows.schema, page_bytes=4096) as writer:
+        writer.append(others)
+        writer.next_partition()
+        writer.append(rows)
+        writer.next_partition()
+        writer.append(others)
+        written = writer.close()
+        unique = written.rows_per_code_max <= 1
+        directory.publish(staged, written.manifest(key=("key",), unique=unique, null_key_rows=0, code_version=1))
+    return ArrowFileRelation(directory, 1, columns).partitions[1]
+
+
 RELATIONS: dict[str, Open] = {
     "arrow file, mapped": _mapped,
     "arrow file, read": _read,
@@ -58,6 +87,10 @@ RELATIONS: dict[str, Open] = {
     "metered": _metered,
     "failing": lambda *given: FailingRelation(_memory(*given), nth=10**9),
     "partitioned": _partitioned,
+    "arrow file in partitions, mapped": _in_partitions,
+    "arrow file in partitions, read": _read_in_partitions,
+    "wrapped in partitions": lambda *given: CountingRelation(_in_partitions(*given)),
+    "one partition": _one_partition,
     "wrapped twice": lambda *given: CountingRelation(_metered(*given)),
 }
 
@@ -134,7 +167,7 @@ def test_all_segments_are_all_rows_in_the_order_of_codes(opened: Callable[..., A
     segments = [relation.segment(number) for number in range(relation.segment_count)]
     assert relation.segment_count == relation.info.page_count > 1
     assert all(len(segment) > 0 for segment in segments)
-    if isinstance(relation, PartitionedRelation):
+    if relation.info.partition_count > 1:
         for codes in (segment.column(0).to_numpy() for segment in segments):
             assert bool(np.all(codes[1:] >= codes[:-1]))
     else:

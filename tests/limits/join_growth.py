@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import KIB, MemoryBudget
+from semistream.joins.driver import OPEN_ROW_BYTES
 from semistream.lab.workloads.zipf import Zipf
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.reader import ArrowFileRelation
@@ -23,6 +24,7 @@ from tests.support.running import make_driver
 
 WARM_UP_BYTES = 256 * KIB
 WARM_UP_ROWS, BATCH_ROWS = 40_000, 10_000
+STREAM_ROW_BYTES = OPEN_ROW_BYTES + 16
 
 
 def streams(relation_rows: int, rows: int) -> list[pa.Table]:
@@ -34,7 +36,9 @@ def streams(relation_rows: int, rows: int) -> list[pa.Table]:
 
 def join(relation: Any, stream: pa.Table, algorithm: str, memory_bytes: int) -> MemoryBudget:
     """Send a stream through an operator and let its output go."""
-    driver, budget = make_driver(relation, stream.schema, ["id"], algorithm=algorithm, memory_bytes=memory_bytes)
+    given = (relation, stream.schema, ["id"])
+    row_bytes = STREAM_ROW_BYTES
+    driver, budget = make_driver(*given, algorithm=algorithm, memory_bytes=memory_bytes, stream_row_bytes=row_bytes)
     rows = 0
     for batch in stream.to_batches(max_chunksize=BATCH_ROWS):
         rows += sum(len(piece) for piece in driver.push(batch, ["id"]))

@@ -406,7 +406,11 @@ def test_instants_of_a_dataframe_can_be_a_key(session: SparkSession, tmp_path: A
     assert_same_table(enriched, events.select(["at", "a.b"]))
 
 
-@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name not in ("adaptive", "inlj")])
+ELSEWHERE = ("adaptive", "inlj", "pcsrj")
+"""Above, or, for a relation in hash partitions, in `test_enrich_partitions`."""
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name not in ELSEWHERE])
 def test_every_algorithm_of_the_papers_joins_on_spark(
     classic_session: SparkSession, publish: Publish, algorithm: str
 ) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.writer import ArrowFileWriter
 from semistream.relations.base import CODE_COLUMN
+from semistream.relations.partitioned import partition_of
 
 _ONE_DAY = datetime.timedelta(days=1)
 
@@ -79,12 +80,18 @@ def publish_version(
     page_bytes: int = 4096,
     key: tuple[str, ...] = ("key",),
     append_rows: int = 1000,
+    partitions: int = 1,
 ) -> RelationDirectory:
     """Write the rows as the next version of the relation at `path`."""
     directory = RelationDirectory(path)
+    numbers = partition_of(rows.column(0).to_numpy(), partitions)
     with directory.begin_version() as staged, ArrowFileWriter(staged, rows.schema, page_bytes) as writer:
-        for begin in range(0, len(rows), append_rows):
-            writer.append(rows.slice(begin, append_rows))
+        for number in range(partitions):
+            if number:
+                writer.next_partition()
+            own = rows if partitions == 1 else rows.take(pa.array(np.flatnonzero(numbers == number)))
+            for begin in range(0, len(own), append_rows):
+                writer.append(own.slice(begin, append_rows))
         written = writer.close()
         unique = written.rows_per_code_max <= 1
         directory.publish(staged, written.manifest(key=key, unique=unique, null_key_rows=0, code_version=1))

@@ -11,7 +11,8 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.clock import Clock, RealClock
 from semistream.joins.base import JoinResources, JoinStats
-from semistream.joins.driver import OPEN_ROW_BYTES, Balance, JoinDriver, OnMiss, OutputColumns
+from semistream.joins.driver import OPEN_ROW_BYTES, Balance, JoinDriver
+from semistream.joins.output import OnMiss, OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.keys import KeyCodec
 

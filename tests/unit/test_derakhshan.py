@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from semistream.joins.derakhshan import RecentKeys
 from semistream.joins.reference import reference_join
+from semistream.keys import KeyCodec, KeyCodes
 from semistream.relations.memory import MemoryRelation
 from tests.support.oracle import assert_same_rows
 from tests.support.running import make_driver, run_join
@@ -31,6 +34,69 @@ def test_pairs_come_in_the_order_of_the_stream(rows_per_step: int, memory_bytes:
     assert bool(np.all(rows[1:] >= rows[:-1]))
     assert run.stats.hits > 0 or memory_bytes < 1 << 20
     assert_same_rows(run.table, reference_join(stream, master, ["s"], ["k"], "drop"))
+
+
+WORKLOADS: dict[str, tuple[int, int]] = {
+    # The highest key asked for, and how many rows of R share a key.
+    "one to one": (300, 1),
+    "some absent": (600, 1),
+    "mostly absent": (6000, 1),
+    "many to many": (60, 6),
+    "many to many, some absent": (90, 6),
+}
+
+
+@pytest.mark.parametrize("on_miss", ["null", "default"])
+@pytest.mark.parametrize("case", WORKLOADS)
+@pytest.mark.parametrize("batch_rows", [1, 7, 53])
+@pytest.mark.parametrize("rows_per_step", [1, 10, 1000])
+def test_output_comes_in_the_order_of_the_stream_with_rows_that_have_no_partner(
+    rows_per_step: int, batch_rows: int, case: str, on_miss: Literal["null", "default"]
+) -> None:
+    keys_below, rows_per_key = WORKLOADS[case]
+    rng = np.random.default_rng(rows_per_step + batch_rows)
+    master = pa.table({"k": np.arange(300) // rows_per_key, "value": np.arange(300)})
+    asked = pa.array(rng.integers(0, keys_below, 200), mask=rng.random(200) < 0.1)
+    stream = pa.table({"s": asked, "row": np.arange(200)})
+    relation = MemoryRelation.from_table(master, ["k"], page_rows=20)
+    for memory_bytes in (1 << 14, 1 << 20):
+        run = run_join(
+            relation,
+            stream,
+            ["s"],
+            algorithm="derakhshan",
+            batch_rows=batch_rows,
+            rows_per_step=rows_per_step,
+            memory_bytes=memory_bytes,
+            on_miss=on_miss,
+            defaults={"value": -1},
+        )
+        expected = reference_join(stream, master, ["s"], ["k"], on_miss, {"value": -1})
+        assert run.table.to_pylist() == expected
+        assert run.budget.peak_bytes <= memory_bytes
+
+
+def test_rows_without_a_partner_stand_between_those_of_a_key_that_does_not_fit() -> None:
+    master = pa.table({"k": np.repeat([1, 2], [3000, 1]), "value": np.arange(3001)})
+    stream = pa.table({"s": pa.array([9, 1, None, 9, 1, None, 2, 9]), "row": range(8)})
+    run = run_join(
+        MemoryRelation.from_table(master, ["k"]), stream, ["s"], algorithm="derakhshan", memory_bytes=1 << 15
+    )
+    assert run.table["row"].to_pylist() == [0] + [1] * 3000 + [2, 3] + [4] * 3000 + [5, 6, 7]
+
+
+def test_keys_whose_hashes_collide_keep_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few_codes(self: KeyCodec, columns: list[pa.Array]) -> KeyCodes:
+        return KeyCodes(np.array([len(str(text)) % 3 for text in columns[0].to_pylist()]), None)
+
+    monkeypatch.setattr(KeyCodec, "encode", few_codes)
+    master = pa.table({"k": ["a", "bb", "ccc", "dddd"], "value": range(4)})
+    stream = pa.table({"s": ["zz", "a", "dddd", "x", "bb", "yyyy", "ccc"], "row": range(7)})
+    for rows_per_step in (1, 3, 100):
+        relation = MemoryRelation.from_table(master, ["k"])
+        run = run_join(relation, stream, ["s"], algorithm="derakhshan", rows_per_step=rows_per_step)
+        assert run.table["row"].to_pylist() == list(range(7))
+        assert run.table["value"].to_pylist() == [None, 0, 3, None, 1, None, 2]
 
 
 def test_rows_of_one_key_that_do_not_fit_come_in_order_too() -> None:

@@ -15,7 +15,8 @@ from semistream.clock import VirtualClock
 from semistream.errors import BalanceBroken, UnmatchedKey
 from semistream.joins.balance import Balance
 from semistream.joins.base import JoinResources, Numbers, SemiStreamJoin
-from semistream.joins.driver import ON_MISS, JoinDriver, OutputColumns
+from semistream.joins.driver import JoinDriver
+from semistream.joins.output import ON_MISS, OutputColumns
 from semistream.joins.reference import reference_join
 from semistream.joins.registry import ALGORITHMS
 from semistream.keys import KeyCodec, KeyCodes

@@ -12,6 +12,8 @@ import pytest
 from semistream.relations.base import CODE_COLUMN
 from semistream.relations.building import external_sort
 from semistream.relations.building.external_sort import ExternalSort, split_to_bytes, stable_order
+from semistream.relations.building.partitioned_sort import PartitionedSort
+from semistream.relations.partitioned import partition_of
 
 SCHEMA = pa.schema(
     [
@@ -138,6 +140,25 @@ def test_what_arrow_allocates_stays_within_the_memory_given(codes_of: str, tmp_p
     for batch in sort.sorted_batches():
         rows_seen += batch.num_rows
         peak_bytes = max(peak_bytes, pa.total_allocated_bytes() - before)
+    assert rows_seen == row_count
+    assert peak_bytes <= memory_bytes
+
+
+@pytest.mark.parametrize("partition_count", [2, 50])
+def test_sorting_by_partition_stays_within_the_memory_given(partition_count: int, tmp_path: Path) -> None:
+    row_count, memory_bytes = 500_000, 3_000_000
+    table = plain_table(np.random.default_rng(4).integers(0, 300_000, row_count))
+    sort = PartitionedSort(table.schema, tmp_path, partition_count=partition_count, memory_bytes=memory_bytes)
+    before = pa.total_allocated_bytes()
+    peak_bytes = rows_seen = 0
+    for batch in table.to_batches(max_chunksize=2_000):
+        sort.add(batch.take(pa.array(np.arange(batch.num_rows))))
+        peak_bytes = max(peak_bytes, pa.total_allocated_bytes() - before)
+    for number, batches in enumerate(sort.sorted_partitions()):
+        for batch in batches:
+            assert set(partition_of(batch.column(0).to_numpy(), partition_count).tolist()) == {number}
+            rows_seen += batch.num_rows
+            peak_bytes = max(peak_bytes, pa.total_allocated_bytes() - before)
     assert rows_seen == row_count
     assert peak_bytes <= memory_bytes
 

@@ -123,13 +123,14 @@ def test_rare_codes_leave_the_counters_of_a_frequent_one_as_they_are() -> None:
 
 def test_the_most_frequent_codes_are_found_in_their_order() -> None:
     rng = np.random.default_rng(11)
-    stream = rng.zipf(1.3, 20_000)
+    stream = rng.zipf(1.3, 500)
     sketch = FrequencySketch(2048)
     sketch.add(stream)
-    expected = [code for code, _ in Counter(stream.tolist()).most_common(12)]
+    assert Counter(stream.tolist()).most_common(1)[0][1] < COUNT_MAX
+    expected = [code for code, _ in Counter(stream.tolist()).most_common(6)]
     candidates = np.unique(stream)
     order = np.argsort(-sketch.estimate(candidates), kind="stable")
-    assert candidates[order[:12]].tolist() == expected
+    assert candidates[order[:6]].tolist() == expected
 
 
 def test_a_code_that_no_longer_comes_is_forgotten_by_halves() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,14 @@ import pytest
 from semistream.errors import InvalidOption
 from semistream.lab.bare_relation import BareRelation
 from semistream.lab.bench import Conditions, batch_means, observe
-from semistream.lab.claims import close, in_order, peaks_inside, wins
+from semistream.lab.beside_best import beside_best
+from semistream.lab.claims import chooses_well, close, in_order, peaks_inside, wins
 from semistream.lab.experiment import SIZES, Point, Series, Setting
-from semistream.lab.experiments import EXPERIMENTS, experiment_named
+from semistream.lab.experiments import EXPERIMENTS, experiment_named, moij
 from semistream.lab.plots import write_svg
 from semistream.lab.report import page
 from semistream.lab.run import Result, run
+from semistream.lab.sources import distinct_keys, relation_of, stream_codes
 
 pytestmark = pytest.mark.long
 
@@ -75,12 +78,24 @@ def test_an_experiment_keeps_memory_a_share_of_r_at_every_size(name: str) -> Non
 
 
 def test_the_report_is_one_page_with_all_figures(tmp_path: Path) -> None:
-    names = ["pcsrj-3f", "tuned-5a"]
-    html = page([result_of(name) for name in names])
-    assert all(f'<section id="{name}">' in html for name in names)
-    assert html.count("<svg") == len(names)
+    html = page([result_of(name) for name in IDS])
+    assert all(f'<section id="{name}">' in html for name in IDS)
+    assert html.count("<svg") == len(IDS)
     assert "io hdd, size small" in html
-    assert write_svg(result_of(names[0]), tmp_path / "figures").name == "pcsrj-3f.svg"
+    # Nothing is fetched from elsewhere, and every figure is summed up above all sections.
+    assert "<img" not in html
+    assert "<script" not in html
+    top = html[: html.index("<section")]
+    assert all(f'href="#{name}"' in top for name in IDS)
+    assert f"of {len(IDS)} claims hold" in top
+    assert write_svg(result_of(IDS[0]), tmp_path / "figures").name == f"{IDS[0]}.svg"
+
+
+def test_our_own_join_is_compared_wherever_joins_are() -> None:
+    for name in IDS:
+        compared = result_of(name).ours.measured
+        assert bool(compared) == (EXPERIMENTS[name].measure != "loop")
+        assert set(compared) <= set(result_of(name).as_json()["measured"])
 
 
 def test_the_same_seed_gives_the_same_result() -> None:
@@ -125,6 +140,28 @@ def test_a_winner_is_ahead_everywhere_and_near_the_stated_ratio() -> None:
     assert not verdict.holds
     assert "it is slow." in verdict.reason.lower()
     assert wins("b", "a", larger_is_better=False)(lines).holds
+    assert not wins("a", "b", least=2.1)(lines).holds
+
+
+def test_a_gain_that_should_grow_is_larger_at_the_end() -> None:
+    lines = {"a": line(2.0, 3.0), "b": line(1.0, 1.0), "c": line(1.0, 2.0)}
+    assert wins("a", "b", grows=True)(lines).holds
+    assert not wins("a", "c", grows=True)(lines).holds
+
+
+def test_a_tuner_is_judged_by_what_its_choice_was_measured_to_serve() -> None:
+    lines = {"run": line(10.0, 9.7, 5.0), "near": line(1.0, 2.0, 1.0), "far": line(1.0, 1.0, 2.0)}
+    assert chooses_well((("near", "run"),), 0.05)(lines).holds
+    assert not chooses_well((("far", "run"),), 0.05)(lines).holds
+
+
+def test_our_own_join_is_compared_at_equal_memory_and_equal_nodes() -> None:
+    ours, on_two = Series("ours", "adaptive"), Series("ours, 2", "adaptive", nodes=2)
+    rivals = (Series("a", "moij"), Series("b", "pcsrj", nodes=2), Series("c", "pcsrj", nodes=2, memory_times=2))
+    lines = {"ours": line(3.0), "ours, 2": line(5.0), "a": line(2.0), "b": line(10.0), "c": line(99.0)}
+    experiment = replace(EXPERIMENTS["pcsrj-3a"], series=(ours, on_two, *rivals))
+    assert beside_best(experiment, lines).measured == {"ours : best other at 0": 1.5, "ours, 2 : best other at 0": 0.5}
+    assert beside_best(replace(experiment, measure="processing"), lines).measured["ours : best other at 0"] == 0.667
 
 
 def test_what_the_intervals_leave_open_is_not_held_against_a_winner() -> None:
@@ -148,10 +185,44 @@ def test_the_interval_of_batch_means_holds_the_true_rate() -> None:
     rng = np.random.default_rng(1)
     inside = 0
     for _ in range(200):
-        rate, low, high = batch_means(np.cumsum(rng.exponential(0.5, 2000)))
+        rate, low, high = batch_means(np.cumsum(rng.exponential(0.5, 2000)), 0.0, 900.0)
         assert low <= rate <= high
         inside += low <= 2.0 <= high
     assert inside >= 180
+
+
+def test_a_burst_at_an_end_of_the_window_is_counted_once() -> None:
+    """A thousand rows every ten seconds: a window of hundred seconds has ten bursts, wherever it begins."""
+    bursts_s = np.repeat(np.arange(10.0, 300.0, 10.0), 1000)
+    assert batch_means(bursts_s, 95.0, 195.0)[0] == pytest.approx(100.0)
+
+
+def test_a_scan_by_queries_pays_a_seek_for_every_segment() -> None:
+    setting = Setting(r_rows=2000, memory_bytes=100_000, page_rows=20, turns=3)
+    scan, queries = (
+        observe(Series("m", "meshjoin", queries_segments=asks), setting, Conditions()) for asks in (False, True)
+    )
+    assert queries.loop_s - scan.loop_s == pytest.approx(0.01, rel=0.05)
+
+
+def test_generated_tables_have_the_keys_that_their_law_says() -> None:
+    for data, rows_per_key in (("customer-orders", 1), ("partsupp-lineitem", 4)):
+        setting = replace(moij.tpch("small", 10.0), r_rows=2400, data=data, rows_per_key=rows_per_key, from_tables=True)
+        keys, codes = distinct_keys(setting), stream_codes(setting, 3000, seed=1)
+        assert keys.tolist() == list(range(1, 2400 // rows_per_key + 1))
+        assert relation_of(setting, keys).info.rows_per_code_max == rows_per_key
+        assert np.isin(codes, keys).all()
+        if data == "customer-orders":
+            assert (codes % 3 != 0).all()
+
+
+def test_generated_weather_has_more_rows_where_more_stations_stand() -> None:
+    setting = replace(moij.weather("small", 10.0), r_rows=60_000, from_tables=True)
+    keys = distinct_keys(setting)
+    relation = relation_of(setting, keys)
+    assert relation.info.row_count == 60_000
+    assert relation.info.rows_per_code_max > 3 * relation.info.row_count / len(keys)
+    assert np.isin(stream_codes(setting, 10_000, seed=2), keys).mean() > 0.95
 
 
 def test_a_bare_relation_has_its_keys_on_pages_of_the_stated_bytes() -> None:
@@ -164,3 +235,14 @@ def test_a_bare_relation_has_its_keys_on_pages_of_the_stated_bytes() -> None:
     scanned = [code for n in range(relation.segment_count) for code in relation.segment(n).column(0).to_pylist()]
     assert scanned == sorted([*range(0, 200, 2)] * 2)
     assert math.isclose(relation.info.row_count, 200)
+
+
+def test_a_bare_relation_may_have_another_number_of_rows_for_each_key() -> None:
+    counts = np.array([3, 1, 12, 2, 2, 6])
+    relation = BareRelation(np.arange(0, 60, 10), page_rows=8, row_bytes=120, rows_per_key=counts)
+    pages = [relation.segment(n).column(0).to_pylist() for n in range(relation.segment_count)]
+    assert [sorted(set(codes)) for codes in pages] == [[0, 10], [20], [30, 40], [50]]
+    assert sum(map(len, pages)) == relation.info.row_count == 26
+    assert len(relation.page_for(25)) == 12
+    found = [code for batch in relation.rows_for(np.array([5, 10, 50]), 10_000) for code in batch.column(0).to_pylist()]
+    assert found == [10, *[50] * 6]

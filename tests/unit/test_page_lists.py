@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_lists_of_pages_are_what_a_dictionary_of_lists_would_be(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    lists, model = PageLists(page_count=7, rows_max=50), {page: [] for page in range(7)}
+    lists, model = PageLists(page_count=7, rows_max=50, rows_limit=200), {page: [] for page in range(7)}
     next_number = 0
     for now in range(200):
         action = rng.integers(0, 4)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,13 @@ from semistream.joins.base import JoinResources
 from semistream.joins.pcsrj import ParallelCacheJoin
 from semistream.joins.reference import reference_join
 from semistream.joins.registry import ALGORITHMS
+from semistream.relations.arrow_file.directory import RelationDirectory
+from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.building.build import build_relation
+from semistream.relations.counting import CountingRelation
+from semistream.relations.failing import FailingRelation
 from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import HDD, MeteredRelation
 from semistream.relations.partitioned import PartitionedRelation, partition_of, split_in_memory
 from semistream.relations.wrapping import WrappedRelation
 from semistream.structures.hash_multimap import HashMultimap
@@ -100,6 +108,33 @@ def test_two_parts_read_at_the_same_time() -> None:
     stream = pa.table({"s": np.arange(0, 600, 60), "row": np.arange(10)})
     run_join(relation, stream, ["s"], algorithm="pcsrj")
     assert type(relation.partitions[0]).met >= 2
+
+
+@pytest.mark.parametrize("stored", ["memory", "file"])
+def test_parts_are_joined_by_themselves_behind_wrappers_too(stored: str, tmp_path: Path) -> None:
+    inner: Any = in_parts(3)
+    if stored == "file":
+        build_relation(MASTER, key="k", out=tmp_path / "r", partitions=3, page_bytes=512)
+        inner = ArrowFileRelation(RelationDirectory(tmp_path / "r"), 1)
+    relation = CountingRelation(MeteredRelation(inner, HDD, VirtualClock()))
+    stream = stream_of(4)
+    run = run_join(relation, stream, ["s"], algorithm="pcsrj", memory_bytes=1 << 18)
+    assert_same_rows(run.table, reference_join(stream, MASTER, ["s"], ["k"]))
+    calls = [part.by_page.calls for part in relation.partitions]
+    assert min(calls) > 0
+    assert sum(calls) == relation.counts.calls == run.stats.reads
+
+
+def test_whichever_read_of_a_part_fails_the_error_comes_out_once() -> None:
+    stream = stream_of(5, rows=300)
+    sound = FailingRelation(in_parts(2), nth=10**9)
+    run_join(sound, stream, ["s"], algorithm="pcsrj")
+    for nth in (1, sound.reads // 2, sound.reads):
+        failing = FailingRelation(in_parts(2), nth)
+        with pytest.raises(OSError, match="made to fail"):
+            run_join(failing, stream, ["s"], algorithm="pcsrj")
+        run = run_join(failing, stream, ["s"], algorithm="pcsrj")
+        assert_same_rows(run.table, reference_join(stream, MASTER, ["s"], ["k"]))
 
 
 def test_an_error_in_one_part_comes_out() -> None:

@@ -14,6 +14,9 @@ import pyarrow as pa
 import pytest
 
 from semistream.errors import BudgetExceeded, ColumnCollision, ColumnNotFound, InvalidOption, KeyMismatch
+from semistream.planning import auto
+from semistream.planning.capacities import Room
+from semistream.relations.base import Relation
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import Lookup, RelationHandle, open_handle
 from semistream.spark.plan import EnrichPlan, check_arguments, make_plan, metric_names
@@ -63,7 +66,9 @@ def test_one_relation_whose_keys_repeat_sends_whole_rows(products: RelationHandl
     offers = publish(pa.table({"id": [1, 1], "shop": ["a", "b"]}), name="offers")
     plan = planned(products.on(), offers.on())
     assert plan.way == "rows"
-    assert plan.reason == "keys of 'offers' repeat, so a row can have several partners"
+    assert plan.reason.startswith(
+        "keys of 'offers' repeat, so a row can have several partners; for 'products' adaptive"
+    )
 
 
 @pytest.mark.parametrize("changed", [{"memory_bytes": 1 << 20}, {"batch_rows": 10**7}, {"batch_rows": 0}])
@@ -77,6 +82,43 @@ def test_one_long_row_decides(publish: Publish) -> None:
     lengths = [10] * 99 + [100_000]
     plan = planned(publish(pa.table({"id": range(100), "text": ["x" * n for n in lengths]})).on())
     assert plan.way == "rows"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Algorithms
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_auto_says_what_it_chose_and_why(products: RelationHandle) -> None:
+    plan = planned(products.on())
+    assert plan.lookups[0].algorithm == "adaptive"
+    assert "for 'products' adaptive is planned for" in plan.reason
+    assert "rows/s at skew 1, and the best of the others" in plan.reason
+    named = planned(products.on(), algorithm="adaptive")
+    assert "planned" not in named.reason
+    assert named.id == plan.id, "the same algorithm is the same enrichment, whoever chose it"
+
+
+def test_auto_follows_the_bill_for_each_relation_on_its_own(
+    products: RelationHandle, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [str(i) for i in range(2000)]
+    other = publish(pa.table({"store": names, "city": ["x" * 200] * 2000}), "store", "stores")
+    rates = {"adaptive": 100.0, "sscj": 200.0}
+
+    def rate(name: str, relation: Relation, _: Room) -> float:
+        return rates.get(name, 0.0) if relation.info.name == "stores" or name == "adaptive" else 1.0
+
+    monkeypatch.setattr(auto, "_rate", rate)
+    plan = planned(products.on(), other.on())
+    assert [p.algorithm for p in plan.lookups] == ["adaptive", "sscj"]
+    assert plan.way == "rows"
+    assert plan.reason.startswith("sscj lets rows wait")
+    assert "for 'stores' adaptive is planned for 100 rows/s at skew 1, and sscj for 200" in plan.reason
+    # A worker without a seat has half of the memory, in which a page must fit.
+    small = planned(products.on(), other.on(), memory_bytes=600_000)
+    assert [p.algorithm for p in small.lookups] == ["adaptive", "adaptive"]
+    assert "too small for others" in small.reason
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,16 @@ import pyarrow as pa
 import pytest
 
 from semistream.clock import VirtualClock
-from semistream.errors import InvalidOption
+from semistream.errors import BudgetExceeded, InvalidOption
 from semistream.joins.base import Numbers
 from semistream.joins.registry import ALGORITHMS
 from semistream.joins.timed import run_timed
 from semistream.lab.workloads.zipf import Shuffle, Zipf
-from semistream.planning import advise as advising
+from semistream.planning import key_sample
 from semistream.planning.advise import Advice, advise
 from semistream.planning.capacities import Room
 from semistream.planning.charging import charge_of, typical
+from semistream.planning.key_sample import KeySample
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import NVME, MeteredRelation
 
@@ -46,7 +48,9 @@ def test_the_simulated_policy_is_that_of_the_operator(exponent: float) -> None:
     for point in advice(codes, SIZES[:2]).points:
         clock = VirtualClock()
         relation = MeteredRelation(RELATION, NVME, clock)
-        join = ALGORITHMS["adaptive"].build(relation, Room(point.memory_bytes).resources(clock))
+        # Sweeps are left out of the advice.
+        resources = replace(Room(point.memory_bytes).resources(clock), rows_may_wait=False)
+        join = ALGORITHMS["adaptive"].build(relation, resources)
         half, costs = ROWS // 2, charge_of(typical(NVME))
         run_timed(join, codes[:half], np.zeros(half), clock, costs)
         hits, began_s = join.stats.hits, clock.now_s()
@@ -68,7 +72,7 @@ def test_no_policy_beats_the_best_choice_and_more_memory_helps() -> None:
 def test_a_sample_says_about_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = stream()
     whole = advice(codes, [800_000])
-    monkeypatch.setattr(advising, "SAMPLED_KEYS_MAX", KEYS // 4)
+    monkeypatch.setattr(key_sample, "SAMPLED_KEYS_MAX", KEYS // 4)
     sample = advice(codes, [800_000])
     assert whole.sampled_share == 1
     assert sample.sampled_share < 0.3
@@ -105,3 +109,25 @@ def test_where_everything_fits_a_key_is_read_once() -> None:
 def test_an_empty_stream_gets_no_advice() -> None:
     with pytest.raises(InvalidOption, match="needs a stream"):
         advice(np.zeros(0, np.int64))
+
+
+def test_memory_that_holds_no_row_is_refused() -> None:
+    with pytest.raises(BudgetExceeded, match="too small to hold one row"):
+        advice(stream(), [100])
+
+
+def test_batches_as_they_come_give_the_same_advice_as_the_whole_stream() -> None:
+    codes = stream()
+    whole = advice(codes, [400_000])
+    batches = (codes[begin : begin + 777] for begin in range(0, ROWS, 777))
+    assert advise(batches, RELATION, [400_000], Room(1), typical(NVME)) == whole
+    sample = KeySample()
+    for begin in range(0, ROWS, 10_000):
+        sample.add(codes[begin : begin + 10_000])
+    assert advise(sample, RELATION, [400_000], Room(1), typical(NVME)) == whole
+
+
+def test_every_size_that_was_played_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    advice(stream(), SIZES, on_point=lambda done, total: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]

@@ -10,7 +10,7 @@ import pytest
 
 from semistream.errors import BudgetExceeded
 from semistream.joins.registry import ALGORITHMS
-from semistream.planning.capacities import Room, held_rows, remembered_bytes, sizes_of
+from semistream.planning.capacities import Room, held_rows, remembered_bytes, sampled_rows_per_key, sizes_of
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.partitioned import split_in_memory
 
@@ -87,3 +87,15 @@ def test_keys_with_many_rows_are_held_whole() -> None:
 def test_a_room_that_is_too_small_is_refused_as_the_operator_refuses_it() -> None:
     with pytest.raises(BudgetExceeded, match="too small"):
         sizes_of("hybridjoin", relation(page_rows=10_000), Room(100_000))
+
+
+def test_a_scan_of_more_pages_than_rows_can_wait_is_not_planned_with_more_rows_than_fit() -> None:
+    r, room = relation(page_rows=2), Room(200_000)
+    join: Any = ALGORITHMS["meshjoin"].build(r, room.resources())
+    assert join.waiting.rows_max < r.info.page_count
+    assert sizes_of("meshjoin", r, room).h_s_rows == join.waiting.rows_max
+
+
+@pytest.mark.parametrize("rows_per_key", [1, 4, 10])
+def test_how_often_keys_repeat_is_learned_from_a_few_pages(rows_per_key: int) -> None:
+    assert sampled_rows_per_key(relation(rows_per_key=rows_per_key)) == rows_per_key

@@ -30,7 +30,7 @@ def relation(rows_per_key: int = 1, page_rows: int = 50) -> MemoryRelation:
 
 
 def chosen(
-    rate: float, *, memory_bytes: int = 1_000_000, exponent: float = 1.0, rows_per_key: int = 1, io: object = HDD
+    rate: float | None, *, memory_bytes: int = 1_000_000, exponent: float = 1.0, rows_per_key: int = 1, io: object = HDD
 ) -> Choice:
     r, room = relation(rows_per_key), Room(memory_bytes)
     workload: Workload = workload_of(r, room, zipf_exponent=exponent, rows_per_key=rows_per_key)
@@ -56,18 +56,32 @@ def test_where_none_keeps_up_the_fastest_is_chosen() -> None:
     assert found.bills[0] == found.chosen
 
 
-def test_where_several_keep_up_the_one_with_the_fewest_waiting_rows_is_chosen() -> None:
+def test_where_several_keep_up_the_one_whose_rows_wait_the_shortest_is_chosen() -> None:
     found = chosen(10.0)
     assert found.chosen.keeps_up
     enough = [bill for bill in found.bills if bill.keeps_up]
     assert len(enough) > 1
-    assert found.chosen.waiting_rows == min(bill.waiting_rows for bill in enough)
+    assert found.chosen.wait_s == min(bill.wait_s for bill in enough)
 
 
 def test_keeping_up_has_a_margin() -> None:
-    fastest = chosen(1.0).bills[0].service_rows_per_s
+    fastest = chosen(1e12).bills[0].service_rows_per_s
     assert chosen(fastest / (1.01 * MARGIN)).bills[0].keeps_up
     assert not chosen(fastest / (0.99 * MARGIN)).bills[0].keeps_up
+
+
+def test_adaptive_is_billed_for_answering_at_once_where_that_keeps_up() -> None:
+    slow, fast = (next(bill for bill in chosen(rate).bills if bill.algorithm == "adaptive") for rate in (1000.0, 1e12))
+    assert slow.keeps_up
+    assert slow.wait_s < fast.wait_s
+    assert slow.service_rows_per_s < fast.service_rows_per_s
+
+
+def test_without_a_rate_the_fastest_is_chosen_and_nobody_is_said_to_keep_up() -> None:
+    found = chosen(None)
+    assert found.chosen.service_rows_per_s == max(bill.service_rows_per_s for bill in found.bills)
+    assert not any(bill.keeps_up for bill in found.bills)
+    assert found.as_json()["arrival_rows_per_s"] is None
 
 
 def test_algorithms_for_unique_keys_are_left_out_where_keys_repeat() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -109,11 +111,20 @@ def test_a_manifest_reads_as_it_was_written() -> None:
 
 
 def test_a_manifest_of_another_format_says_to_build_again() -> None:
-    text = MANIFEST.to_json().replace('"format_version": 2', '"format_version": 3')
+    text = MANIFEST.to_json().replace('"format_version": 3', '"format_version": 4')
     with pytest.raises(RelationCorrupt, match="format this package does not know") as caught:
         Manifest.from_json(text, where="'v000001.json'")
     assert "build the relation again" in str(caught.value)
     assert "v000001.json" in str(caught.value)
+
+
+def test_a_manifest_from_before_there_were_partitions_has_one() -> None:
+    content = json.loads(MANIFEST.to_json())
+    del content["partition_first_pages"], content["checksum"]
+    content["format_version"] = 2
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    checksum = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    assert Manifest.from_json(json.dumps({**content, "checksum": checksum}), where="here") == MANIFEST
 
 
 def test_any_flipped_bit_of_a_manifest_is_an_error_or_means_nothing(directory: RelationDirectory) -> None:

@@ -17,6 +17,7 @@ from semistream.relations.counting import CountingRelation, ReadCounts
 from semistream.relations.failing import FailingRelation
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import HDD, NVME, SSD, IoProfile, MeteredRelation
+from semistream.relations.partitioned import split_in_memory
 from tests.support.relations import publish_version
 
 ROWS = pa.record_batch(
@@ -190,6 +191,48 @@ def test_a_lookup_that_finds_nothing_is_a_read(memory: MemoryRelation) -> None:
     assert list(relation.rows_for(np.array([-1]), 100)) == []
     with pytest.raises(OSError, match="made to fail"):
         list(relation.rows_for(np.array([-1]), 100))
+
+
+# Hash partitions
+
+
+def test_partitions_show_through_wrappers_and_are_wrapped_likewise(memory: MemoryRelation) -> None:
+    inner = split_in_memory(memory, 3)
+    clock = VirtualClock()
+    relation = CountingRelation(MeteredRelation(FailingRelation(inner, 10**9), HDD, clock))
+    assert len(relation.partitions) == 3
+    assert relation.partitions is relation.partitions
+    for part, inner_part in zip(relation.partitions, inner.partitions, strict=True):
+        assert type(part) is type(relation)
+        assert part.info == inner_part.info
+        assert part.partitions == ()
+        before_s = clock.now_s()
+        page = part.page_for(5)
+        assert page.equals(inner_part.page_for(5))
+        assert clock.now_s() > before_s
+    assert CountingRelation(memory).partitions == ()
+
+
+def test_a_whole_counts_what_is_read_from_its_partitions(memory: MemoryRelation) -> None:
+    relation = CountingRelation(split_in_memory(memory, 3))
+    relation.partitions[1].page_for(1)
+    relation.segment(0)
+    list(relation.partitions[2].rows_for(np.array([1, 2, 3]), 1000))
+    list(relation.rows_for(np.array([1, 2, 3]), 1000))
+    assert [part.counts.calls for part in relation.partitions] == [0, 1, 1]
+    assert (relation.by_page.calls, relation.by_scan.calls, relation.by_keys.calls) == (1, 1, 2)
+    assert relation.counts.calls == 4
+
+
+def test_reads_of_all_partitions_are_counted_together_until_one_fails(memory: MemoryRelation) -> None:
+    relation = FailingRelation(split_in_memory(memory, 2), nth=3)
+    first, second = relation.partitions
+    first.page_for(1)
+    second.page_for(1)
+    with pytest.raises(OSError, match="made to fail"):
+        first.segment(0)
+    second.segment(0)
+    assert relation.reads == 4
 
 
 # Memory

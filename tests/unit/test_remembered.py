@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from semistream.joins.aging import PERIOD_MIN
 from semistream.joins.matching import codes_of, ranges_of
-from semistream.joins.remembered import AGING_PERIODS, EVICTED_SHARE, RememberedRows
+from semistream.joins.remembered import EVICTED_SHARE, RememberedRows
 from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.structures.distinct import distinct
 from semistream.structures.frequency import FrequencySketch
@@ -194,14 +195,13 @@ def test_a_key_that_can_never_fit_makes_nobody_leave() -> None:
 def test_aging_is_due_once_every_place_was_probed_some_times() -> None:
     known = master([1] * 2000)
     memory, inside = full_memory(32_000, known, uses=1)
-    due = []
-    for asked in [inside] * (AGING_PERIODS - 1) + [known.codes] * AGING_PERIODS:
-        memory.probe(asked)
-        due.append(memory.is_due_for_aging)
-    memory.age()
-    due.append(memory.is_due_for_aging)
-    assert not any(due[: AGING_PERIODS - 1])
-    assert due[-2:] == [True, False]
+    for _ in range(PERIOD_MIN - 2):
+        memory.probe(inside)
+        assert memory.halvings_due() == 0
+    for _ in range(PERIOD_MIN):
+        memory.probe(inside)
+    assert memory.halvings_due() == 1
+    assert memory.halvings_due() == 0
 
 
 # Limits --------------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_without_memory_nothing_is_remembered_and_nothing_breaks(bytes_max: int)
     known.offer_to(memory, known.codes, np.full(10, 5))
     assert memory.used_bytes <= max(0, bytes_max)
     assert not is_remembered(memory, known.codes).any()
-    assert not memory.is_due_for_aging
+    assert memory.halvings_due() == 0
     memory.clear()
 
 
@@ -270,9 +270,9 @@ class Stream:
             unique, inverse = distinct(missed)
             self._frequency.add_counts(unique, np.bincount(inverse, minlength=len(unique)))
             self.known.offer_to(self.memory, unique, self._frequency.estimate(unique))
-            if self.memory.is_due_for_aging:
-                self.memory.age()
-                self._frequency.halve()
+            if halvings := self.memory.halvings_due():
+                self.memory.age(halvings)
+                self._frequency.halve(halvings)
         return hits / len(codes)
 
 

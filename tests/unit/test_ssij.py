@@ -146,7 +146,7 @@ def test_moving_memory_between_cache_and_stream_buffer_saves_reads(hot_share: fl
         reads[kind] = join.stats.reads
         assert (join.resident.bytes_max < cache_bytes_at_first) == (kind is SemiStreamedIndexJoin)
     print(reads)
-    assert reads[SemiStreamedIndexJoin] < 0.9 * reads[FixedMemoryJoin]
+    assert reads[SemiStreamedIndexJoin] < 0.95 * reads[FixedMemoryJoin]
 
 
 def test_where_the_stream_pauses_often_the_cache_takes_what_the_rows_do_not_need() -> None:

@@ -13,7 +13,7 @@ from semistream.errors import RelationRefused
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import open_handle
 from semistream.spark.plan import LookupPlan, make_plan
-from semistream.spark.worker import newest_fitting_version
+from semistream.spark.versions import newest_fitting_version
 
 MEMORY_BYTES = 1 << 20
 

@@ -27,6 +27,9 @@ def index(
     ] = None,
     unique: Annotated[bool, typer.Option("--unique", help="Refuse the source if a key occurs twice.")] = False,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory for sorting; the rest goes over disk.")] = "512MB",
+    partitions: Annotated[
+        int, typer.Option(metavar="N", help="Hash partitions that the algorithm pcsrj joins side by side.")
+    ] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
 ) -> None:
     """Index master data, so that streams can be enriched from it.
@@ -38,6 +41,7 @@ def index(
     Example:
       semistream index products.parquet --key product_id --unique --out relations/products
       semistream index 'prices/*.csv' --key shop,article --columns price --out relations/prices
+      semistream index customers.parquet --key customer_id --partitions 8 --out relations/customers
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.cli.output import print_json, split_names, watching
     from semistream.clock import RealClock
@@ -55,6 +59,7 @@ def index(
             columns=kept_columns,
             unique=unique,
             memory=memory,
+            partitions=partitions,
             on_progress=lambda progress: display.advance(progress.phase, progress.rows_done, progress.rows_total),
         )
         display.end(f"{thousands(report.row_count)} rows in {format_bytes(report.bytes_written)}")
@@ -74,6 +79,7 @@ def _print_report(report: BuildReport) -> None:
             "relation": f"{report.path} (version {report.version})",
             "rows": f"{thousands(report.row_count)}{left_out}",
             "keys": keys,
+            **({"partitions": str(report.partitions)} if report.partitions > 1 else {}),
             "on disk": format_bytes(report.bytes_written),
             "time": f"{report.seconds:.1f} s",
             "use it": f"ss.relation({str(report.path)!r})",

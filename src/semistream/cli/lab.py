@@ -124,5 +124,17 @@ def _print(result: Result, json: bool) -> None:
             "claim": experiment.claim,
             "holds": "yes" if verdict.holds else "no",
             "reason": verdict.reason,
+            "adaptive": _ours_in_words(result),
         }
+    )
+
+
+def _ours_in_words(result: Result) -> str:
+    ours = result.ours
+    if not ours.measured:
+        return "not compared: the figure compares a model with a measurement"
+    ratios = ours.measured.values()
+    return (
+        f"the best at {ours.best_at} of {len(ratios)} points; "
+        f"{min(ratios):.3g} to {max(ratios):.3g} times the best other at equal memory"
     )

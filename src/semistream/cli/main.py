@@ -13,10 +13,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from semistream.cli.advise import advise
 from semistream.cli.algorithms import algorithms
+from semistream.cli.calibrate import calibrate
 from semistream.cli.demo import demo
 from semistream.cli.index import index
 from semistream.cli.lab import lab
+from semistream.cli.plan import plan
+from semistream.cli.tune import tune
 from semistream.errors import SemistreamError
 
 EXIT_MISTAKE = 2
@@ -52,6 +56,10 @@ app = typer.Typer(
 app.command("index")(index)
 app.command("demo")(demo)
 app.command("algorithms")(algorithms)
+app.command("plan")(plan)
+app.command("tune")(tune)
+app.command("advise")(advise)
+app.command("calibrate")(calibrate)
 app.add_typer(lab, name="lab")
 
 

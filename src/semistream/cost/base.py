@@ -101,6 +101,10 @@ class Sizes:
     """Nodes of PCSRJ; the other sizes are then of one node."""
     rows_per_step: int = 1
     """Stream rows that share a read: INLJ and adaptive, which let no row wait longer."""
+    page_fits: bool = True
+    """Whether adaptive has memory for a whole page at a time, without which it reads keys only."""
+    sweep_splits: tuple[tuple[float, float], ...] = ()
+    """Pairs (h_S, h_R) between which adaptive chooses when it sweeps; none where it cannot."""
     queue_node_bytes: float = 12.0
     """What the queue adds to a waiting row; 12 in most of the papers, 4 in MOIJ and SSBJ."""
     hash_fudge: float = 1.0

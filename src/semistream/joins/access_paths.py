@@ -118,8 +118,7 @@ class AccessPaths:
                 self._paths.append(_ByScan(relation))
         self._read_s: dict[str, float] = {}
         self._times_read: dict[str, int] = {}
-        self.spent_s = 0.0
-        """Seconds of all reads so far."""
+        self._spent_s = 0.0
         self._trials_s = 0.0
         self.last_path = ""
         """Name of the path taken last."""
@@ -130,19 +129,29 @@ class AccessPaths:
         self.last_path = path.name
         return self._measured(path, codes)
 
+    def expected_s(self, key_count: int) -> float:
+        """Seconds of reading this many random keys along the path that is cheapest now; 0 when nothing is known yet."""
+        if self._times_read.get(self._paths[0].name, 0) <= COLD_READS:
+            return 0.0
+        return min(self._costs_s(key_count).values())
+
+    def _costs_s(self, key_count: int) -> dict[str, float]:
+        """What each path with a price would cost."""
+        priced = [path for path in self._paths if path.name in self._read_s]
+        return {path.name: path.reads_for(key_count) * self._read_s[path.name] for path in priced}
+
     def _choose(self, key_count: int) -> _Path:
         by_keys = self._paths[0]
         if self._times_read.get(by_keys.name, 0) <= COLD_READS:
             return by_keys
-        priced = [path for path in self._paths if path.name in self._read_s]
-        cost_s = {path.name: path.reads_for(key_count) * self._read_s[path.name] for path in priced}
-        best = min(priced, key=lambda path: cost_s[path.name])
+        cost_s = self._costs_s(key_count)
+        best = min((path for path in self._paths if path.name in cost_s), key=lambda path: cost_s[path.name])
         for path in self._paths:
             if path.name not in cost_s:
                 reads = path.reads_for(key_count)
                 if reads < key_count and reads * path.read_bytes / BYTES_PER_S_MAX < cost_s[best.name]:
                     return path
-            elif path is not best and self._trials_s + cost_s[path.name] < TRIAL_SHARE * self.spent_s:
+            elif path is not best and self._trials_s + cost_s[path.name] < TRIAL_SHARE * self._spent_s:
                 self._trials_s += cost_s[path.name]
                 return path
         return best
@@ -152,7 +161,7 @@ class AccessPaths:
         begun_s = self._clock.now_s()
         yield from path.read(codes)
         spent_s = self._clock.now_s() - begun_s
-        self.spent_s += spent_s
+        self._spent_s += spent_s
         self._learn(path, spent_s / max(1.0, path.reads_for(len(codes))))
 
     def _learn(self, path: _Path, price_s: float) -> None:

@@ -10,29 +10,35 @@ Remembers: keys with all their rows, by uses per byte; keys known to be absent (
 Waits:     nothing past the end of a step; in sweeps, until the sweep comes by.
 
 Nothing is assumed of the store: what a row costs is measured. It begins at once. Where a missed row costs more than
-`MARGIN` times what it would cost in sweeps, which is known from a few pages read one after the other, it sweeps; where
-sweeps turn out to be dearer, it goes back, and takes longer to try again.
+`MARGIN` times what it would cost in sweeps, which is known from a few pages read one after the other and from how many
+rows can wait before the stream ends, it sweeps; where sweeps turn out to be dearer, it goes back, and takes longer to
+try again.
 
 Memory: that of the way it works; what is remembered stays when it changes.
 """
 
 from __future__ import annotations
 
+import math
+
 from semistream.errors import BudgetExceeded
 from semistream.joins.access_paths import BYTES_PER_S_MAX, COLD_READS
 from semistream.joins.at_once import OUTPUT_SHARE, READ_SHARE, AnsweringAtOnce, Division
 from semistream.joins.base import JoinResources, SemiStreamJoin, StepOutput, StreamRows
+from semistream.joins.disk_probing import Page
 from semistream.joins.holders import Holders
 from semistream.joins.knowledge import Knowledge, hints_bytes
 from semistream.joins.page_lists import PageLists
 from semistream.joins.sweeping import REMEMBERED_SHARE, SweepDivision, Sweeping
 from semistream.relations.base import CyclicScan, KeyBatch, PageByKey
+from semistream.structures.reserved import return_free_memory
 
 LEAST_BYTES = 8192
 """Work arrays of a few rows and the least of everything."""
 
-MARGIN = 2.0
-"""How many times cheaper sweeps must seem before they are tried: they leave less memory to what is remembered."""
+MARGIN = 4.0
+"""How many times cheaper sweeps must seem before they are tried: they leave less memory to what is remembered, and a
+page is more work than the few that are sampled show."""
 
 SAMPLED_PAGES_MIN, SAMPLED_PAGES = 2, 16
 """Pages read one after the other to learn what a sweep would cost."""
@@ -47,9 +53,16 @@ def least_memory_bytes(row_bytes_max: int) -> int:
     return LEAST_BYTES + int(row_bytes_max / min(READ_SHARE, OUTPUT_SHARE))
 
 
-def remembered_bytes(relation: KeyBatch, limit_bytes: int, rows_per_step: int) -> int:
+def remembered_bytes(relation: KeyBatch, resources: JoinResources) -> int:
     """What is left for remembered rows as long as no row waits."""
-    return limit_bytes - Division.of(relation, limit_bytes, rows_per_step).reserved_bytes - hints_bytes(limit_bytes)
+    limit = resources.budget.limit_bytes
+    return limit - division_of(relation, resources).reserved_bytes - hints_bytes(relation, limit)
+
+
+def division_of(relation: KeyBatch, resources: JoinResources) -> Division:
+    """How the budget is divided as long as no row waits."""
+    limit, rows_per_step = resources.budget.limit_bytes, resources.rows_per_step
+    return Division.of(relation, limit, rows_per_step, rows_may_wait=resources.rows_may_wait)
 
 
 class AdaptiveJoin(SemiStreamJoin):
@@ -70,26 +83,31 @@ class AdaptiveJoin(SemiStreamJoin):
             )
         self._relation = relation
         self._resources = resources
-        self._division = Division.of(relation, limit, resources.rows_per_step)
+        self._division = division_of(relation, resources)
         self.output_bytes_max = self._division.output_bytes_max
-        self._rows_bytes_max = remembered_bytes(relation, limit, resources.rows_per_step)
+        self._rows_bytes_max = remembered_bytes(relation, resources)
         self.knowledge = Knowledge(relation, resources.budget, self._rows_bytes_max)
         self._holders = Holders.of(resources.budget)
         self._sweeps = self._possible_sweeps()
         self._at_once = AnsweringAtOnce(relation, resources, self._division, self.knowledge, self._holders, self.stats)
         self._way: AnsweringAtOnce | Sweeping = self._at_once
         self._look_after_steps = self._steps_to_look = LOOK_AFTER_STEPS
+        self._rows_between_ends = math.inf
+        """Rows that come before the stream ends, for now: those behind cannot share a sweep with them."""
+        self._rows_at_end = 0
         self._missed_row_s = 0.0
         """What a missed row cost when it was answered at once."""
 
     def _possible_sweeps(self) -> SweepDivision | None:
         relation = self._relation
+        if not self._resources.rows_may_wait:
+            return None
         if not isinstance(relation, PageByKey) or not isinstance(relation, CyclicScan):
             return None
         # A page must fit already when its price is learned.
         if relation.segment_count < SAMPLED_PAGES_MIN or relation.info.page_bytes_max > self._division.batch_bytes:
             return None
-        return SweepDivision.of(relation, self._resources, self.output_bytes_max)
+        return SweepDivision.of(relation, self._resources)
 
     @property
     def is_sweeping(self) -> bool:
@@ -106,6 +124,11 @@ class AdaptiveJoin(SemiStreamJoin):
         """Whether more stream rows should come before the next step."""
         return self._way.wants_rows
 
+    @property
+    def waiting_bytes_max(self) -> int:
+        """What was set aside for the columns of rows that wait."""
+        return self._way.waiting_bytes_max if isinstance(self._way, Sweeping) else 0
+
     def admit(self, rows: StreamRows) -> int:
         """Take the next rows, and answer from memory what memory knows."""
         if self._way.waiting_rows == 0:
@@ -119,6 +142,11 @@ class AdaptiveJoin(SemiStreamJoin):
         if isinstance(self._way, Sweeping) and self._way.missed_row_s > self._missed_row_s:
             self._way.is_ending = True
         return output
+
+    def end_stream(self) -> None:
+        """Note how many rows come before all of them must be finished."""
+        self._rows_between_ends = self.stats.rows - self._rows_at_end
+        self._rows_at_end = self.stats.rows
 
     def forget(self) -> None:
         """Drop everything that is remembered, absent keys included."""
@@ -146,14 +174,20 @@ class AdaptiveJoin(SemiStreamJoin):
             self._look_later()
 
     def _swept_row_s(self, sweeps: SweepDivision) -> float:
-        """What a row would cost in sweeps; more than can be said without reading only if that is not enough."""
+        """What a row would cost in sweeps; pages are read only where it could be little enough."""
         info = self._relation.info
         lists_bytes = int(sweeps.store_bytes * (1 - REMEMBERED_SHARE))
-        rows_per_round = 2 * max(1, PageLists.rows_fitting(lists_bytes, self._resources.stream_row_bytes))
-        least_s = info.row_count * info.row_bytes_mean / BYTES_PER_S_MAX / rows_per_round
-        if least_s * MARGIN >= self._missed_row_s:
-            return least_s
-        return info.page_count * self._sampled_page_s() / rows_per_round
+        rows = 2.0 * max(1, PageLists.rows_fitting(lists_bytes, self._resources.stream_row_bytes))
+        rows = max(1.0, min(rows, self._rows_between_ends * self._missed_share))
+        pages = -info.page_count * math.expm1(-rows / info.page_count)
+        least_s = info.row_count * info.row_bytes_mean / info.page_count / BYTES_PER_S_MAX
+        if least_s * pages / rows * MARGIN >= self._missed_row_s:
+            return least_s * pages / rows
+        return self._sampled_page_s() * pages / rows
+
+    @property
+    def _missed_share(self) -> float:
+        return 1 - self.stats.hits / max(1, self.stats.rows)
 
     def _sampled_page_s(self) -> float:
         """Seconds of reading a page behind the one before; the first is left out, because it may be far away."""
@@ -163,13 +197,15 @@ class AdaptiveJoin(SemiStreamJoin):
         pages = range(min(SAMPLED_PAGES, relation.segment_count))
         begun_s = 0.0
         for number in pages:
-            self._holders.read.hold(relation.segment(number).nbytes)
+            page = Page.of(relation.segment(number))
+            self._holders.read.hold(page.batch.nbytes)
             begun_s = begun_s if number else clock.now_s()
         return (clock.now_s() - begun_s) / (len(pages) - 1)
 
     def _begin_to_sweep(self, sweeps: SweepDivision) -> None:
         self._at_once.settle()
         self._holders.release()
+        return_free_memory()
         self._way = Sweeping(
             self._relation,  # type: ignore[arg-type]
             self._resources,
@@ -181,6 +217,7 @@ class AdaptiveJoin(SemiStreamJoin):
 
     def _answer_at_once(self) -> None:
         self._holders.release()
+        return_free_memory()
         self.knowledge.resize(self._rows_bytes_max)
         self._way = self._at_once
         self._look_later()
@@ -188,4 +225,3 @@ class AdaptiveJoin(SemiStreamJoin):
     def _look_later(self) -> None:
         self._look_after_steps = min(4 * self._look_after_steps, LOOK_AFTER_STEPS_MAX)
         self._steps_to_look = self._look_after_steps
-        self._at_once.begin_measuring()

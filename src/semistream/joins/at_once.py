@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.budget import MIB
-from semistream.joins.access_paths import COLD_READS, AccessPaths
+from semistream.joins.access_paths import AccessPaths
 from semistream.joins.base import (
     ANSWER_COPIES,
     ANSWERED_ROW_BYTES,
@@ -33,6 +33,7 @@ from semistream.joins.base import (
     StepOutput,
     StreamRows,
 )
+from semistream.joins.division import output_bytes_within
 from semistream.joins.holders import Holders
 from semistream.joins.knowledge import Knowledge
 from semistream.joins.matching import (
@@ -58,13 +59,16 @@ WORK_SHARE, READ_SHARE, PAIRS_SHARE = 1 / 8, 1 / 8, 1 / 16
 """Upper bounds, as shares of the budget, that matter when it is small; a large one is left to remembered rows."""
 
 OUTPUT_SHARE = 1 / 4
-"""What is left free for the driver, which builds the output."""
+"""What is left free for the driver, which builds the output, where the answer to a batch comes in one piece."""
 
 OUTPUT_BYTES = 4 * MIB
 """Enough for output of any usual Arrow batch, stream columns included; more would only be taken from memory's rows."""
 
 SLACK = 1.25
 """Arrow batches are a little larger than the sum of their rows: offsets, validity, padding."""
+
+BATCH_BYTES = 4096
+"""What Arrow needs for any batch, however few rows are in it."""
 
 SPARSE = 4
 """Of a page or a segment with this many times as many rows as were wanted, only those are held."""
@@ -89,8 +93,11 @@ class Division:
     """All of it together."""
 
     @classmethod
-    def of(cls, relation: KeyBatch, limit_bytes: int, rows_per_step: int) -> Division:
-        """Divide a budget for this relation; no step shall have more rows than `rows_per_step`."""
+    def of(cls, relation: KeyBatch, limit_bytes: int, rows_per_step: int, *, rows_may_wait: bool) -> Division:
+        """Divide a budget for this relation; no step shall have more rows than `rows_per_step`.
+
+        Where rows may not wait, the answer to a batch comes in one piece, which takes more room.
+        """
         info, schema = relation.info, relation.schema
         rows = max(1, min(rows_per_step, int(limit_bytes * WORK_SHARE) // WORK_BYTES_PER_ROW))
         pairs_bytes = min(int(limit_bytes * PAIRS_SHARE), rows * PAIRS_PER_ROW * PAIR_BYTES)
@@ -107,6 +114,8 @@ class Division:
 
         answered_bytes = rows * (ANSWERED_ROW_BYTES + ANSWER_COPIES * info.row_bytes_max)
         output_bytes_max = min(int(limit_bytes * OUTPUT_SHARE), max(OUTPUT_BYTES, answered_bytes))
+        if rows_may_wait:
+            output_bytes_max = min(output_bytes_max, output_bytes_within(limit_bytes, info))
         reserved_bytes = rows * WORK_BYTES_PER_ROW + pairs_bytes + offers_bytes_max + read_bytes
         reserved_bytes += int(SLACK * output_bytes_max) + page_slack_bytes(schema)
         return cls(
@@ -179,10 +188,8 @@ class AnsweringAtOnce:
         self._knowledge = knowledge
         self._holders = holders
         self._paths = AccessPaths(relation, division.batch_bytes, resources.clock)
-        self._reads = 0
-        self._missed_rows = 0
-        """Stream rows for which something was read, since it is measured."""
-        self._measured_from_s = 0.0
+        self._missed_rows = self._missed_keys = 0
+        """Of the last step for which something was read."""
         self._waiting = 0
         self._hits: PairCursor | None = None
         self._hit_numbers = NO_NUMBERS
@@ -202,13 +209,8 @@ class AnsweringAtOnce:
 
     @property
     def missed_row_s(self) -> float:
-        """Seconds for a row that memory could not answer, as measured; 0 when there was none."""
-        return (self._paths.spent_s - self._measured_from_s) / self._missed_rows if self._missed_rows else 0.0
-
-    def begin_measuring(self) -> None:
-        """Forget what rows have cost so far."""
-        self._missed_rows = 0
-        self._measured_from_s = self._paths.spent_s
+        """Seconds for a row that memory could not answer, at the prices of now; 0 as long as they are not known."""
+        return self._paths.expected_s(self._missed_keys) / self._missed_rows if self._missed_rows else 0.0
 
     @property
     def wants_rows(self) -> bool:
@@ -250,11 +252,8 @@ class AnsweringAtOnce:
         self.stats.hits += known_rows
         batches: Iterator[pa.RecordBatch] = iter(())
         if len(wanted):
-            if self._reads == COLD_READS:
-                self.begin_measuring()
             batches = self._paths.read(wanted)
-            self._reads += 1
-            self._missed_rows += len(numbers) - known_rows
+            self._missed_rows, self._missed_keys = len(numbers) - known_rows, len(wanted)
             self.stats.reads += 1
             self.stats.keys_read += len(wanted)
             self.stats.disk_probes += len(wanted)
@@ -340,10 +339,12 @@ class AnsweringAtOnce:
         is_sparse = SPARSE * int(count.sum()) < len(batch)
         if is_sparse:
             offer = _compact(offer)
-        fits = self._offered_bytes + offer.batch.nbytes <= self._division.offers_bytes_max
+        # The first is there in any case; of others, not many small ones.
+        offer_bytes = offer.batch.nbytes + (BATCH_BYTES if self._to_remember else 0)
+        fits = self._offered_bytes + offer_bytes <= self._division.offers_bytes_max
         self._holds_all_read = fits and not is_sparse
         if fits:
-            self._offered_bytes += offer.batch.nbytes
+            self._offered_bytes += offer_bytes
             self._to_remember.append(offer)
 
     def settle(self) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from semistream.joins.base import JoinResources, Numbers
 from semistream.joins.disk_probing import Page
+from semistream.joins.division import OUTPUT_SLACK, Division
 from semistream.joins.held_keys import HeldKeys
 from semistream.joins.waiting import WaitingRows
 from semistream.relations.base import Relation
@@ -33,9 +34,10 @@ GROWTH = 1.125
 class BalancedStore:
     """Rows that wait and keys that are remembered, together within `store_bytes`."""
 
-    def __init__(self, relation: Relation, resources: JoinResources, store_bytes: int) -> None:
-        info = relation.info
+    def __init__(self, relation: Relation, resources: JoinResources, division: Division) -> None:
+        info, store_bytes = relation.info, division.store_bytes
         self._store_bytes = store_bytes
+        self._output_bytes = int(OUTPUT_SLACK * division.output_bytes_max)
         self._stream_row_bytes = resources.stream_row_bytes
         self.held = HeldKeys(relation.schema, store_bytes, info.row_bytes_mean, ENTRIES_MIN)
         self.waiting = WaitingRows(max(1, self._waiting_rows_fitting(0)))
@@ -65,7 +67,9 @@ class BalancedStore:
         if not self.held.can_hold or len(wanted) == 0:
             return 0
         self._make_room(int(sizes.sum()), len(wanted))
-        fitting = min(self.held.fitting(sizes), int(np.searchsorted(np.cumsum(sizes), self._free_bytes, "right")))
+        # Rows that wait may be larger than was expected, and have taken what others were to get.
+        free_bytes = min(self._free_bytes, self._held_account.free_bytes - self._output_bytes)
+        fitting = min(self.held.fitting(sizes), int(np.searchsorted(np.cumsum(sizes), free_bytes, "right")))
         part = wanted[:fitting]
         self.held.add(page.batch, page.codes[part], page.first[part], page.count[part], sizes[:fitting], uses[:fitting])
         self._charge()

@@ -100,6 +100,8 @@ class JoinResources:
     """The most stream rows that are worked on at once; less where memory is short."""
     stream_row_bytes: int = 0
     """What the driver keeps of a stream row as long as it waits: v_S of the papers."""
+    rows_may_wait: bool = True
+    """Whether rows can wait for others to come; not where every batch is answered in place before the next one."""
 
 
 @dataclass(slots=True)
@@ -148,6 +150,13 @@ class SemiStreamJoin(ABC):
     output_bytes_max: int
     """Bytes of its budget that the operator leaves free for output under construction."""
 
+    keeps_order = False
+    """Whether output shall come in the order of the stream.
+
+    Such an operator hands out pairs and finishes rows in that order, each row before it hands out pairs of a later one,
+    and lets none wait for rows that were not admitted.
+    """
+
     def __init__(self) -> None:
         self.stats = JoinStats()
 
@@ -161,6 +170,11 @@ class SemiStreamJoin(ABC):
         """Whether more stream rows should come before the next step."""
         return self.waiting_rows == 0
 
+    @property
+    def waiting_bytes_max(self) -> int:
+        """Bytes of its budget that the operator leaves to the driver for the columns of rows that wait."""
+        return 0
+
     @abstractmethod
     def admit(self, rows: StreamRows) -> int:
         """Take the first rows, as many as there is memory for, and return how many were taken.
@@ -171,6 +185,9 @@ class SemiStreamJoin(ABC):
     @abstractmethod
     def step(self) -> StepOutput:
         """Do a bounded piece of work. Only called while rows wait, or none are wanted."""
+
+    def end_stream(self) -> None:  # noqa: B027 - most operators do the same with or without an end
+        """The rows that came so far are all for now: they will be drained before others come."""
 
     def forget(self) -> None:  # noqa: B027 - most operators remember nothing
         """Drop everything that is remembered. Nothing may be waiting."""

@@ -10,14 +10,14 @@ Assumes a store that answers many keys in one call, such as a database.
 
 Memory: M = w·v_S (a step) + the answer to a query, and once more in order + h_R·v_R (cache).
 
-Pairs come in the order of the stream: what the cache knows and what was read is brought together in one *answer*, a
+Output comes in the order of the stream: what the cache knows and what was read is brought together in one *answer*, a
 batch with the rows of every distinct key of the step, and the stream rows are paired with it one after the other. When
 an answer does not fit its memory, the query is dropped and fewer stream rows are asked for at once; when it fits again,
-more. A single row whose partners do not fit is paired with one batch after the other.
+more. A single row whose partners do not fit is paired with one batch after the other. Rows are finished as far as pairs
+have been handed out, so that the driver can put those without a partner where they belong.
 
 Deviates: hits and misses take turns instead of threads, so that the same stream gives the same output. The queue of
 misses is that of a step, and is full at its end: no row waits for rows that may not come. Recency is counted in steps.
-Rows without a partner are the driver's to put out, and it puts them behind the pairs of their step.
 """
 
 from __future__ import annotations
@@ -29,9 +29,18 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from semistream.budget import MIB
 from semistream.errors import BudgetExceeded
 from semistream.joins.adaptive import least_memory_bytes
+from semistream.joins.at_once import (
+    OUTPUT_BYTES,
+    OUTPUT_SHARE,
+    PAIRS_PER_ROW,
+    PAIRS_SHARE,
+    READ_SHARE,
+    SLACK,
+    WORK_BYTES_PER_ROW,
+    WORK_SHARE,
+)
 from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, Numbers, SemiStreamJoin, StepOutput, StreamRows
 from semistream.joins.held_keys import USES_MAX, HeldKeys
 from semistream.joins.matching import (
@@ -42,30 +51,19 @@ from semistream.joins.matching import (
     ranges_of,
     read_scratch_bytes,
 )
+from semistream.joins.output import ORDERING_BYTES
 from semistream.relations.base import KeyBatch
 from semistream.structures.columns import row_bytes
 from semistream.structures.distinct import distinct
 from semistream.structures.gather import Part, gather
 from semistream.structures.row_arena import page_slack_bytes
 
-WORK_BYTES_PER_ROW = 200
-"""Arrays of a step per stream row: numbers, codes, distinct codes, inverse, what probing found, ranges, and the
-relation's own."""
-
-WORK_SHARE, PAIRS_SHARE, BATCH_SHARE, OUTPUT_SHARE = 1 / 8, 1 / 16, 1 / 8, 1 / 4
-"""Upper bounds, as shares of the budget. A batch that is read exists three times: as what was read, as the one behind
-it that shows that all of it does not fit, and as the answer."""
-
 BATCHES_HELD = 3
+"""A batch that is read exists three times: as what was read, as the one behind it that shows that all of it does not
+fit, and as the answer."""
 
-PAIRS_PER_ROW = 2
-"""Pairs a step may build for each row it may work on."""
-
-OUTPUT_BYTES = 4 * MIB
-"""Enough for output of any usual Arrow batch; more would only be taken from the cache."""
-
-OUTPUT_SLACK = 1.25
-"""Arrow batches are a little larger than the sum of their rows: offsets, validity, padding."""
+PLACED_PAIR_BYTES = PAIR_BYTES + ORDERING_BYTES
+"""A pair, and what the driver takes to put it into order."""
 
 EVICTED_SHARE = 1 / 16
 """Keys that make room at once, at least: rows are kept together, so moving them must be rare."""
@@ -146,7 +144,9 @@ def _all_of(batch: pa.RecordBatch, number: Numbers) -> PairCursor:
 
 
 class OrderedCacheJoin(SemiStreamJoin):
-    """The join of Derakhshan et al.: pairs come in the order of the stream."""
+    """The join of Derakhshan et al.: output comes in the order of the stream."""
+
+    keeps_order = True
 
     def __init__(self, relation: KeyBatch, resources: JoinResources) -> None:
         super().__init__()
@@ -161,17 +161,17 @@ class OrderedCacheJoin(SemiStreamJoin):
             )
         self._relation = relation
         self._rows_per_step = max(1, min(resources.rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
-        pairs_bytes = min(int(limit * PAIRS_SHARE), self._rows_per_step * PAIRS_PER_ROW * PAIR_BYTES)
-        self._pairs_max = max(1, pairs_bytes // PAIR_BYTES)
+        pairs_bytes = min(int(limit * PAIRS_SHARE), self._rows_per_step * PAIRS_PER_ROW * PLACED_PAIR_BYTES)
+        self._pairs_max = max(1, pairs_bytes // PLACED_PAIR_BYTES)
         self._scratch_bytes = read_scratch_bytes(schema)
         usual_bytes = self._rows_per_step * (2 * max(1, info.rows_per_code_max) * info.row_bytes_mean + 64)
-        held_bytes = min(int(limit * BATCH_SHARE), int(usual_bytes) + info.row_bytes_max + 64 * len(schema))
+        held_bytes = min(int(limit * READ_SHARE), int(usual_bytes) + info.row_bytes_max + 64 * len(schema))
         rows_read_max = self._rows_per_step * max(1, info.rows_per_code_max)
         self._batch_bytes = batch_bytes_within(held_bytes, schema, rows_read_max)
         self._batch_bytes_max = held_bytes
         self.output_bytes_max = min(int(limit * OUTPUT_SHARE), max(OUTPUT_BYTES, 2 * info.row_bytes_max))
         reserved = self._rows_per_step * WORK_BYTES_PER_ROW + pairs_bytes + BATCHES_HELD * held_bytes
-        reserved += int(OUTPUT_SLACK * self.output_bytes_max) + page_slack_bytes(schema)
+        reserved += int(SLACK * self.output_bytes_max) + page_slack_bytes(schema)
         free_bytes = max(0, limit - reserved)
         keys_max = int(free_bytes / (info.row_bytes_mean + EVICTION_BYTES_PER_KEY + 1))
         cache_bytes = max(0, free_bytes - keys_max * EVICTION_BYTES_PER_KEY)
@@ -187,7 +187,8 @@ class OrderedCacheJoin(SemiStreamJoin):
         self._rows_at_once = self._rows_per_step
         self._cursor: PairCursor | None = None
         self._asking = NO_NUMBERS
-        """Rows that are finished when the cursor is at its end and no batch follows."""
+        """Rows that were asked for and are not finished: at the latest when the cursor is at its end and no batch
+        follows."""
         self._batches: Iterator[pa.RecordBatch] = iter(())
         """What follows of an answer that does not fit; it is for one stream row."""
         self._offer: _Offer | None = None
@@ -220,23 +221,29 @@ class OrderedCacheJoin(SemiStreamJoin):
             return StepOutput()
         assert self._cursor is not None, "rows were asked for and have no answer"
         joined = self._cursor.next(self._pairs_max)
-        self._pairs.hold(len(joined) * PAIR_BYTES)
+        self._pairs.hold(len(joined) * PLACED_PAIR_BYTES)
         self.stats.outputs += len(joined)
         return StepOutput((joined,), self._finished(joined))
 
     def _finished(self, joined: Joined) -> Numbers:
-        """The rows that were asked for, if all of their pairs are out; otherwise go on to the next batch."""
+        """The rows whose pairs are all out, in order; at the end of the cursor go on to the next batch."""
         assert self._cursor is not None, "there is nothing to go on with"
         if self._cursor.left:
-            return NO_NUMBERS
+            # The last one may have more pairs; those before it have none, even if they never had one.
+            return self._finish(int(np.searchsorted(self._asking, joined.stream_rows[-1])))
         self._cursor = None
         batch = next(self._batches, None)
         if batch is not None:
             self._hold_read([batch, joined.relation])
             self._cursor = _all_of(batch, self._asking)
             return NO_NUMBERS
-        self._waiting -= len(self._asking)
-        return self._asking
+        return self._finish(len(self._asking))
+
+    def _finish(self, count: int) -> Numbers:
+        """Finish the oldest of the rows that were asked for."""
+        finished, self._asking = self._asking[:count], self._asking[count:]
+        self._waiting -= count
+        return finished
 
     # Asking ----------------------------------------------------------------------------------------------------------
 

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, Numbers, SemiStreamJoin, StepOutput, StreamRows
-from semistream.joins.division import WORK_BYTES_PER_PAGE_ROW, WORK_BYTES_PER_ROW, Division
+from semistream.joins.division import Division, hold_for_steps
 from semistream.joins.held_keys import HeldKeys
-from semistream.joins.matching import PAIR_BYTES, PairCursor, codes_of
+from semistream.joins.matching import PairCursor, codes_of
 from semistream.joins.waiting import WaitingRows
 from semistream.relations.base import PageByKey
 
@@ -76,10 +76,8 @@ class DiskProbingJoin(SemiStreamJoin):
         self._relation = relation
         self._division = division
         self.output_bytes_max = division.output_bytes_max
-        budget = resources.budget
-        self._work = budget.account("rows of a step")
-        self._pairs = budget.account("pairs")
-        self._disk_buffer = budget.account("disk buffer")
+        hold_for_steps(relation, resources, division)
+        self._stream_row_bytes = resources.stream_row_bytes
         self.waiting = waiting
         self.held: HeldKeys | None = None
         self._hits: PairCursor | None = None
@@ -88,6 +86,11 @@ class DiskProbingJoin(SemiStreamJoin):
         self._in_iteration = False
         self._answers: PairCursor | None = None
         self._answered = NO_NUMBERS
+
+    @property
+    def waiting_bytes_max(self) -> int:
+        """What was set aside for the columns of rows that wait."""
+        return self.waiting.rows_max * self._stream_row_bytes
 
     @property
     def waiting_rows(self) -> int:
@@ -106,7 +109,6 @@ class DiskProbingJoin(SemiStreamJoin):
         if not self.wants_rows:
             return 0
         rows = rows.first(self._division.rows_per_step)
-        self._work.hold(self._division.rows_per_step * WORK_BYTES_PER_ROW)
         if self.held is None:
             return self._wait(rows.first(self.waiting.room))
         return self._probe_held(self.held, rows)
@@ -169,7 +171,6 @@ class DiskProbingJoin(SemiStreamJoin):
 
     def _output(self, joined: list[Joined], finished: list[Numbers]) -> StepOutput:
         pairs = sum(len(part) for part in joined)
-        self._pairs.hold(pairs * PAIR_BYTES)
         self.stats.outputs += pairs
         return StepOutput(tuple(joined), np.concatenate(finished) if finished else NO_NUMBERS)
 
@@ -205,7 +206,6 @@ class DiskProbingJoin(SemiStreamJoin):
     def read_page(self, code: int) -> Page:
         """Read the page of a key into the disk buffer."""
         batch = self._relation.page_for(code)
-        self._disk_buffer.hold(batch.nbytes + len(batch) * WORK_BYTES_PER_PAGE_ROW)
         self.stats.reads += 1
         self.stats.keys_read += 1
         self.stats.rows_read += len(batch)

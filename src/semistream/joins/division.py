@@ -15,7 +15,7 @@ from semistream.errors import BudgetExceeded
 from semistream.joins.base import JoinResources
 from semistream.joins.matching import PAIR_BYTES
 from semistream.joins.waiting import WaitingRows
-from semistream.relations.base import Relation
+from semistream.relations.base import Relation, RelationInfo
 from semistream.structures.row_arena import fixed_bytes_per_row
 
 WORK_BYTES_PER_ROW = 160
@@ -61,7 +61,7 @@ def divide(relation: Relation, resources: JoinResources, *, pages_held: int = 1)
     info, limit = relation.info, resources.budget.limit_bytes
     rows = max(1, min(resources.rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
     pairs_max = max(1, min(int(limit * PAIRS_SHARE) // PAIR_BYTES, rows * PAIRS_PER_ROW))
-    output_bytes_max = max(2 * (info.row_bytes_max + 64), min(int(limit * OUTPUT_SHARE), OUTPUT_BYTES))
+    output_bytes_max = output_bytes_within(limit, info)
     disk_bytes = pages_held * disk_buffer_bytes(relation)
     taken = rows * WORK_BYTES_PER_ROW + pairs_max * PAIR_BYTES + int(OUTPUT_SLACK * output_bytes_max) + disk_bytes
     store_bytes = limit - taken
@@ -74,6 +74,19 @@ def divide(relation: Relation, resources: JoinResources, *, pages_held: int = 1)
             hint="raise `memory`, select fewer columns of the relation, or build it with smaller pages",
         )
     return Division(rows, pairs_max, disk_bytes, output_bytes_max, store_bytes)
+
+
+def output_bytes_within(limit_bytes: int, info: RelationInfo) -> int:
+    """What is left free for output under construction where it is put out in pieces."""
+    return max(2 * (info.row_bytes_max + 64), min(int(limit_bytes * OUTPUT_SHARE), OUTPUT_BYTES))
+
+
+def hold_for_steps(relation: Relation, resources: JoinResources, division: Division) -> None:
+    """Set aside what steps take, for good: rows that wait must leave it alone, or no step could ever let them go."""
+    budget = resources.budget
+    budget.account("rows of a step").hold(division.rows_per_step * WORK_BYTES_PER_ROW)
+    budget.account("pairs").hold(division.pairs_max * PAIR_BYTES)
+    budget.account("disk buffer").hold(disk_buffer_bytes(relation))
 
 
 def waiting_rows_within(bytes_max: int, resources: JoinResources) -> WaitingRows:

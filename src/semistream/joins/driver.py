@@ -9,8 +9,9 @@ numbers into output. On the way it
 4. checks the balance of every batch: in = matched + unmatched + null keys, each row exactly once.
 
 There are two ways out. `push` and `drain` put out joined rows, any number for each stream row, in pieces that fit the
-budget. `align` answers each stream row with at most one relation row, in the stream's order: what a column function
-needs.
+budget (`output`), and in the order of the stream if the operator keeps it: rows without a partner, those with a null in
+their key among them, then come where they stood. `align` answers each stream row with at most one relation row, in the
+stream's order: what a column function needs.
 
 Memory: what is put out is held twice, once by whoever took the last piece and once under construction; a few arrays
 for the stream rows that are open, which is why large batches of the stream are cut; and the columns of rows that wait
@@ -19,14 +20,12 @@ beyond the end of their batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semistream.budget import MemoryBudget
 from semistream.errors import BalanceBroken, UnmatchedKey
@@ -42,14 +41,9 @@ from semistream.joins.base import (
     StreamRows,
 )
 from semistream.joins.open_rows import OpenBatch, OpenRows
+from semistream.joins.output import OutputBuilder, OutputColumns, without_partner
 from semistream.keys import KeyCodec, keys_equal
-from semistream.structures.columns import row_bytes
 from semistream.structures.gather import Part, gather
-
-OnMiss = Literal["null", "drop", "default", "error"]
-"""What happens to a stream row whose key the relation lacks: nulls, leave it out, default values, stop."""
-
-ON_MISS: tuple[OnMiss, ...] = get_args(OnMiss)
 
 OPEN_ROW_BYTES = 24
 """For a stream row that is not finished: number, code, flags."""
@@ -59,21 +53,6 @@ OPEN_ROWS_SHARE = 1 / 10
 
 PARTS_MAX = 32
 """Arrow needs some kilobytes for any batch, however few rows are in it, so batches of an answer must not be many."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputColumns:
-    """Which relation columns are put out, and under which names."""
-
-    source: pa.Schema
-    """Relation columns to take, as the relation returns them."""
-    names: tuple[str, ...]
-    """Their names in the output."""
-    verify_key: tuple[str, ...] = ()
-    """Key columns in the relation's batches to compare with the stream's; empty where equal codes are equal keys."""
-    on_miss: OnMiss = "null"
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Values by output name, for `on_miss="default"`; columns not named become null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +81,8 @@ class JoinDriver:
         self._codec = codec
         self._output = output
         self._account = budget.account("output")
+        self._builder = OutputBuilder(output, self._account)
         self._open_rows = budget.account("open stream rows")
-        self._taken_bytes = 0
         self._waiting_bytes = 0
         self._next_number = 0
         self._open = OpenRows()
@@ -127,35 +106,42 @@ class JoinDriver:
             piece = batch.slice(begin, rows_max)
             yield from self._make_room(len(piece) * OPEN_ROW_BYTES, pushed_from)
             opened, rows = self._opened(piece, key)
-            yield from self._put_out(StepOutput(finished=opened.numbers_at(opened.null_places)))
+            if not self.join.keeps_order:
+                yield from self._put_out(StepOutput(finished=self._nulls_left(opened)))
             while len(rows):
                 taken = self.join.admit(rows)
                 rows = StreamRows(rows.numbers[taken:], rows.codes[taken:])
                 while not self.join.wants_rows:
                     yield from self._put_out(self.join.step())
+            if self.join.keeps_order:
+                assert self.join.waiting_rows == 0, "a join that keeps order lets rows wait for the next batch"
+                yield from self._put_out(StepOutput(finished=self._nulls_left(opened)))
             self._hold_waiting(pushed_from)
             yield from self._make_room(0, pushed_from)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Let the operator finish every row that waits; yield the rest of the output."""
+        self.join.end_stream()
         while self._is_busy():
             yield from self._put_out(self.join.step())
         if self._open:
             raise BalanceBroken("nothing waits and yet a stream row is not finished", hint=OUR_FAULT)
         self._waiting_bytes = 0
         self._open_rows.hold(0)
-        self._account.hold(0)
-        self._taken_bytes = 0
+        self._builder.end()
         self.balance.check()
 
     def _make_room(self, more_bytes: int, pushed_from: int) -> Iterator[pa.RecordBatch]:
         """Hold what waits and some more; where that is too much, some rows must be finished before others can wait."""
-        while self._waiting_bytes + more_bytes > self._open_rows.free_bytes + self._open_rows.used_bytes:
-            if self.join.waiting_rows == 0:
-                break
+        # What is free now is not all ours: the operator will fill what it has set aside.
+        while self.join.waiting_rows and self._waiting_bytes + more_bytes > self._open_bytes_max:
             yield from self._put_out(self.join.step())
             self._hold_waiting(pushed_from)
         self._open_rows.hold(self._waiting_bytes + more_bytes)
+
+    @property
+    def _open_bytes_max(self) -> int:
+        return self.join.waiting_bytes_max + int(self.join.output_bytes_max * OPEN_ROWS_SHARE)
 
     def _hold_waiting(self, pushed_from: int) -> None:
         """Copy what waits out of the batch it came in."""
@@ -164,67 +150,34 @@ class JoinDriver:
 
     def _put_out(self, step: StepOutput) -> Iterator[pa.RecordBatch]:
         for opened in self._open:
-            pairs = [self._verified(opened, joined) for joined in step.joined_within(opened.first, opened.end)]
+            found = step.joined_within(opened.first, opened.end)
+            pairs = [self._verified(opened, joined) for joined in found]
             for joined in pairs:
                 opened.matched[opened.places_of(joined.stream_rows)] = True
-            unmatched = self._settle(opened, step.finished_within(opened.first, opened.end))
+            unmatched = self._settle(opened, self._finished(opened, step, found))
             if len(unmatched) and self._output.on_miss != "drop":
-                pairs.append(Joined(unmatched, _NOTHING, unmatched))
-            yield from self._built(opened, pairs)
+                pairs.append(without_partner(unmatched))
+            if pairs:
+                stream_rows = opened.places_of(np.concatenate([joined.stream_rows for joined in pairs]))
+                yield from self._builder.build(
+                    opened.batch, stream_rows, pairs, self.join.output_bytes_max, in_order=self.join.keeps_order
+                )
         self._open.drop_finished()
 
-    def _built(self, opened: OpenBatch, pairs: Sequence[Joined]) -> Iterator[pa.RecordBatch]:
-        """Build the output of these pairs, all lists of pairs one after the other, in pieces that fit the budget."""
-        if not pairs:
-            return
-        stream_rows = opened.places_of(np.concatenate([joined.stream_rows for joined in pairs]))
-        starts = np.cumsum([0, *(len(joined) for joined in pairs)])
-        for begin, end in self._pieces(opened.batch, stream_rows, pairs):
-            parts = []
-            for joined, start in zip(pairs, starts, strict=False):
-                first, last = max(begin - start, 0), min(end - start, len(joined))
-                if first < last and joined.relation is not _NOTHING:
-                    places = np.arange(start + first - begin, start + last - begin, dtype=np.int64)
-                    parts.append(Part(joined.relation, joined.relation_rows[first:last], places))
-            yield self._piece(opened.batch, stream_rows[begin:end], parts)
+    def _finished(self, opened: OpenBatch, step: StepOutput, pairs: Sequence[Joined]) -> Numbers:
+        """Rows that end with this step; where order is kept, also those with a null in their key that it has passed."""
+        finished = step.finished_within(opened.first, opened.end)
+        if not self.join.keeps_order or opened.null is None:
+            return finished
+        reached = max([-1, *finished[-1:].tolist(), *(int(joined.stream_rows[-1]) for joined in pairs)])
+        nulls = self._nulls_left(opened)
+        passed = np.setdiff1d(nulls[nulls < reached], finished)
+        return np.sort(np.concatenate([passed, finished]))
 
-    def _piece(self, batch: pa.RecordBatch, stream_rows: Numbers, parts: Sequence[Part]) -> pa.RecordBatch:
-        length = len(stream_rows)
-        in_order = length == batch.num_rows and bool((stream_rows == np.arange(length)).all())
-        # Not from Arrow's own pool, which keeps a megabyte and more of what it was given back.
-        stream = batch if in_order else pc.take(batch, pa.array(stream_rows), memory_pool=pa.system_memory_pool())
-        columns = gather(parts, self._output.source, length)
-        matched = np.zeros(length, np.bool_)
-        for part in parts:
-            matched[part.places] = True
-        columns = self._with_defaults(columns, matched)
-        built = pa.RecordBatch.from_arrays(
-            [*stream.columns, *columns], names=[*batch.schema.names, *self._output.names]
-        )
-        # Whoever took the piece before may still refer to it while this one is built.
-        self._account.hold(self._taken_bytes + built.nbytes)
-        self._taken_bytes = built.nbytes
-        return built
-
-    def _pieces(
-        self, batch: pa.RecordBatch, stream_rows: Numbers, pairs: Sequence[Joined]
-    ) -> Iterator[tuple[int, int]]:
-        """Cut pairs so that the output of each piece fits beside the one before; a single row always goes."""
-        sizes = row_bytes(batch, stream_rows)
-        start = 0
-        for joined in pairs:
-            if joined.relation is not _NOTHING:
-                wanted = joined.relation.select(self._output.source.names)
-                sizes[start : start + len(joined)] += row_bytes(wanted, joined.relation_rows)
-            start += len(joined)
-        ends = np.cumsum(sizes)
-        begin = 0
-        while begin < len(sizes):
-            done_bytes = int(ends[begin - 1]) if begin else 0
-            end = int(np.searchsorted(ends, done_bytes + self.join.output_bytes_max // 2, side="right"))
-            end = max(end, begin + 1)
-            yield begin, end
-            begin = end
+    def _nulls_left(self, opened: OpenBatch) -> Numbers:
+        """Rows with a null in their key that were not put out yet."""
+        places = opened.null_places
+        return opened.numbers_at(places[~opened.finished[places]])
 
     # One answer a row ------------------------------------------------------------------------------------------------
 
@@ -237,7 +190,7 @@ class JoinDriver:
         opened, answered = self._answer(keys)
         length = len(opened.matched)
         assert sum(len(part.rows) for part in answered) == int(opened.matched.sum()), "a key has two partners"
-        columns = self._with_defaults(gather(answered, self._output.source, length), opened.matched)
+        columns = self._output.with_defaults(gather(answered, self._output.source, length), opened.matched)
         self._put_answer(columns)
         return Aligned(columns, opened.matched)
 
@@ -368,20 +321,6 @@ class JoinDriver:
             given=f"the first has the key ({key})",
             hint='on_miss="null" keeps such rows, "drop" leaves them out, "default" fills them in',
         )
-
-    def _with_defaults(self, columns: list[pa.Array], matched: npt.NDArray[np.bool_]) -> list[pa.Array]:
-        if self._output.on_miss != "default" or matched.all():
-            return columns
-        mask = pa.array(matched)
-        filled = []
-        for name, column in zip(self._output.names, columns, strict=True):
-            value = self._output.defaults.get(name)
-            filled.append(column if value is None else pc.if_else(mask, column, pa.scalar(value, column.type)))
-        return filled
-
-
-_NOTHING: pa.RecordBatch = pa.RecordBatch.from_arrays([], names=[])
-"""Stands for the relation in pairs that have no relation row."""
 
 
 def _bytes_of(columns: Sequence[pa.Array]) -> int:

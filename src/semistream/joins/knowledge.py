@@ -18,26 +18,33 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.joins.base import Numbers
 from semistream.joins.remembered import RememberedRows
-from semistream.relations.base import Relation
+from semistream.relations.base import Relation, RelationInfo
 from semistream.structures.code_set import CODES_MIN, CodeSet
 from semistream.structures.frequency import FrequencySketch
 
-ABSENT_SHARE, FREQUENCY_SHARE = 1 / 32, 1 / 32
+ABSENT_SHARE, FREQUENCY_SHARE = 1 / 32, 1 / 8
 """Upper bounds, as shares of the budget."""
+
+COUNTERS_PER_KEY = 4
+"""Counters in each row of the sketch for a key that could be remembered. With Zipf's exponent 0.5 and memory for 5 % of
+the keys, 1, 2 and 4 of them come to 82, 97 and 98 % of the hits of a perfect choice."""
 
 NEVER = 2**62
 """The sketch does not age by itself: it is halved together with the uses of remembered keys."""
 
 
-def hints_bytes(limit_bytes: int) -> int:
+def hints_bytes(relation: Relation, limit_bytes: int) -> int:
     """What absent keys and frequencies take of a budget."""
     absent_max = CodeSet.codes_fitting(int(limit_bytes * ABSENT_SHARE))
     absent_bytes = CodeSet.bytes_for(absent_max) if absent_max >= CODES_MIN else 0
-    return absent_bytes + FrequencySketch.bytes_for(_counters(limit_bytes))
+    return absent_bytes + FrequencySketch.bytes_for(frequency_counters(relation.info, limit_bytes))
 
 
-def _counters(limit_bytes: int) -> int:
-    return max(1, FrequencySketch.counters_fitting(int(limit_bytes * FREQUENCY_SHARE)))
+def frequency_counters(info: RelationInfo, limit_bytes: int) -> int:
+    """Counters in each row of the sketch."""
+    keys = min(info.row_count, int(limit_bytes / max(1.0, info.row_bytes_mean)))
+    fitting = FrequencySketch.counters_fitting(int(limit_bytes * FREQUENCY_SHARE))
+    return max(1, min(fitting, COUNTERS_PER_KEY * keys))
 
 
 def whole_bytes(relation: Relation) -> int:
@@ -52,10 +59,10 @@ class Knowledge:
         self._bytes_max = min(rows_bytes_max, whole_bytes(relation))
         self.remembered = RememberedRows(relation.schema, self._bytes_max, relation.info.row_bytes_mean)
         limit = budget.limit_bytes
-        self._frequency = FrequencySketch(_counters(limit), period=NEVER)
+        self._frequency = FrequencySketch(frequency_counters(relation.info, limit), period=NEVER)
         absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
         self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
-        budget.account("absent keys and frequencies").take(hints_bytes(limit))
+        budget.account("absent keys and frequencies").take(hints_bytes(relation, limit))
         self._account = budget.account("remembered rows")
         self._charge()
 
@@ -90,9 +97,9 @@ class Knowledge:
 
     def settle(self) -> None:
         """Let counts age when it is time, and charge what is held."""
-        if self.remembered.is_due_for_aging:
-            self.remembered.age()
-            self._frequency.halve()
+        if halvings := self.remembered.halvings_due():
+            self.remembered.age(halvings)
+            self._frequency.halve(halvings)
         self._charge()
 
     def resize(self, rows_bytes_max: int) -> None:

@@ -51,7 +51,7 @@ class MemoryOptimalIndexJoin(OldestKeyJoin):
 
     def __init__(self, relation: PageByKey, resources: JoinResources) -> None:
         division = divide(relation, resources)
-        self._store = BalancedStore(relation, resources, division.store_bytes)
+        self._store = BalancedStore(relation, resources, division)
         super().__init__(relation, resources, division, self._store.waiting)
         self.held = self._store.held
         self._cheaper = NO_NUMBERS

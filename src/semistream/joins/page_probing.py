@@ -20,8 +20,8 @@ from semistream.errors import BudgetExceeded
 from semistream.joins import division
 from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, Numbers, SemiStreamJoin, StepOutput, StreamRows
 from semistream.joins.disk_probing import Page
-from semistream.joins.division import WAITING_ROWS_MIN, WORK_BYTES_PER_PAGE_ROW, WORK_BYTES_PER_ROW, divide
-from semistream.joins.matching import PAIR_BYTES, PairCursor
+from semistream.joins.division import WAITING_ROWS_MIN, divide, hold_for_steps
+from semistream.joins.matching import PairCursor
 from semistream.joins.page_lists import PageLists
 from semistream.joins.resident_pages import ResidentPages
 from semistream.joins.x_hybridjoin import PagesAndScan
@@ -50,10 +50,8 @@ class PageProbingJoin(SemiStreamJoin):
         self._stream_row_bytes = resources.stream_row_bytes
         self._division = divide(relation, resources)
         self.output_bytes_max = self._division.output_bytes_max
+        hold_for_steps(relation, resources, self._division)
         budget = resources.budget
-        self._work = budget.account("rows of a step")
-        self._pairs = budget.account("pairs")
-        self._disk_buffer = budget.account("disk buffer")
         self._page_state = budget.account("state of pages")
         self._lists_account = budget.account("waiting rows")
         self._resident_account = budget.account("resident pages")
@@ -62,6 +60,11 @@ class PageProbingJoin(SemiStreamJoin):
         self._answers: PairCursor | None = None
         self._answered = NO_NUMBERS
         self._set_up()
+
+    @property
+    def waiting_bytes_max(self) -> int:
+        """What was set aside for the columns of rows that wait."""
+        return self.lists.rows_max * self._stream_row_bytes
 
     def _set_up(self) -> None:
         """Begin without rows and pages; a relation that has changed may have another number of them."""
@@ -80,7 +83,7 @@ class PageProbingJoin(SemiStreamJoin):
             self._store_bytes - PageLists.bytes_for(WAITING_ROWS_MIN) - WAITING_ROWS_MIN * self._stream_row_bytes,
         )
         self.resident = ResidentPages(info.page_count, resident_bytes)
-        self.lists = PageLists(info.page_count, self._rows_beside(resident_bytes))
+        self.lists = PageLists(info.page_count, self._rows_beside(resident_bytes), self._rows_beside(0))
         self._page_state.hold(state_bytes)
         self._charge()
 
@@ -94,11 +97,6 @@ class PageProbingJoin(SemiStreamJoin):
         for account, held_bytes in sorted(held, key=lambda pair: pair[1] - pair[0].used_bytes):
             account.hold(held_bytes)
         self.stats.evicted = self.resident.evicted_keys
-
-    def _begin_work(self, rows: StreamRows) -> None:
-        """Charge the arrays of rows that are worked on, and count them."""
-        self._work.hold(self._division.rows_per_step * WORK_BYTES_PER_ROW)
-        self.stats.rows += len(rows)
 
     # Visits ----------------------------------------------------------------------------------------------------------
 
@@ -118,7 +116,6 @@ class PageProbingJoin(SemiStreamJoin):
                 finished.append(self._answered)
                 self._answers, self._answered = None, NO_NUMBERS
         pairs = sum(len(part) for part in joined)
-        self._pairs.hold(pairs * PAIR_BYTES)
         self.stats.outputs += pairs
         return StepOutput(tuple(joined), np.concatenate(finished) if finished else NO_NUMBERS)
 
@@ -151,7 +148,6 @@ class PageProbingJoin(SemiStreamJoin):
         if self._relation.segment_count == 0:
             return Page.of(pa.RecordBatch.from_pylist([], self._relation.schema))
         batch = self._relation.segment(number)
-        self._disk_buffer.hold(batch.nbytes + len(batch) * WORK_BYTES_PER_PAGE_ROW)
         self.stats.reads += 1
         self.stats.rows_read += len(batch)
         self.stats.disk_probes += len(batch)

@@ -107,7 +107,7 @@ class PartitionJoin(PageProbingJoin):
         # What is offered is what has come and was not taken yet.
         self._in_block_mode = len(rows) >= BACKLOG_SHARE * self._division.rows_per_step > 1
         rows = rows.first(min(self._division.rows_per_step, self.lists.room))
-        self._begin_work(rows)
+        self.stats.rows += len(rows)
         pages = self._relation.page_numbers(rows.codes)
         np.add.at(self._arrivals, pages, 1)
         self.lists.push(rows, pages, self._period)

@@ -5,16 +5,17 @@ Reads:     in every part, the page of the oldest waiting key.
 Remembers: in every part, keys for which enough rows waited.
 Waits:     in every part, rows whose key is not remembered.
 
-Assumes a relation in parts (`PartitionedRelation`), each of them with an index. Any other relation is one part, and
-this is CACHEJOIN.
+Assumes a relation in hash partitions, each of them with an index (`semistream index --partitions N`). Any other
+relation is one part, and this is CACHEJOIN.
 
 Memory: M = N·(b·v_R + h_R·v_R + h_S·v_S): each part has an N-th of the budget, with a disk buffer, a cache and a queue
 of its own.
 
 What is parallel: the steps of parts that have something to do, in a thread each. Kernels, reads of files and copies of
 Arrow run outside of Python's lock, the rest of a step runs inside; so reads that wait for a device overlap, and
-processors are used together only as far as steps are long. Parts on other machines or in other processes, as the
-paper has them, need nothing of this: a Spark job with as many tasks as parts does that.
+processors are used together only as far as steps are long. On Spark the parts are in processes of their own, as the
+paper has them: the stream is shared out by the same hash, and each task joins its rows with one part, which is what
+this class does with a relation of one part.
 
 Deviates: any number of parts, by a hash instead of odd and even, which shares out popular keys as well as it can be
 done without knowing them. Rows are handed to the inboxes of all parts at once and the next ones when all are empty: the
@@ -34,7 +35,7 @@ from semistream.joins import division
 from semistream.joins.base import NO_NUMBERS, JoinResources, JoinStats, SemiStreamJoin, StepOutput, StreamRows
 from semistream.joins.cachejoin import CACHE_SHARE, CacheJoin
 from semistream.relations.base import PageByKey, Relation
-from semistream.relations.partitioned import PartitionedRelation, partition_of
+from semistream.relations.partitioned import partition_of, partitions_of
 
 INBOX_SHARE = 1 / 16
 """Of a part's memory, what rows may take that were handed to the part and not yet taken by its join."""
@@ -43,14 +44,9 @@ INBOX_ROW_BYTES = 64
 """A row in an inbox: number and code, and the same once more with its place while rows are handed out."""
 
 
-def parts_of(relation: PageByKey) -> tuple[PageByKey, ...]:
-    """The parts of a relation; one, itself, if it has none."""
-    return relation.partitions if isinstance(relation, PartitionedRelation) else (relation,)
-
-
 def least_memory_bytes(relation: Relation, stream_row_bytes: int) -> int:
     """The smallest budget: what CACHEJOIN needs for the most demanding part, for each part, and an inbox of one row."""
-    parts = relation.partitions if isinstance(relation, PartitionedRelation) else (relation,)
+    parts = partitions_of(relation)
     most = max(division.least_memory_bytes(part, stream_row_bytes) for part in parts)
     return len(parts) * (int(most / (1 - INBOX_SHARE)) + INBOX_ROW_BYTES + stream_row_bytes + 1)
 
@@ -60,7 +56,7 @@ class ParallelCacheJoin(SemiStreamJoin):
 
     def __init__(self, relation: PageByKey, resources: JoinResources, *, cache_share: float = CACHE_SHARE) -> None:
         super().__init__()
-        parts = parts_of(relation)
+        parts = partitions_of(relation)
         budget = resources.budget
         part_bytes = budget.limit_bytes // len(parts)
         inbox_row_bytes = INBOX_ROW_BYTES + resources.stream_row_bytes
@@ -72,6 +68,7 @@ class ParallelCacheJoin(SemiStreamJoin):
         ]
         self._inboxes = [StreamRows(NO_NUMBERS, NO_NUMBERS)] * len(parts)
         """Rows of each part that its join has not taken yet."""
+        self._inboxes_bytes = len(parts) * self._inbox_rows_max * resources.stream_row_bytes
         budget.account("inboxes").hold(len(parts) * self._inbox_rows_max * INBOX_ROW_BYTES)
         self._accounts = [budget.account(f"part {number}") for number in range(len(parts))]
         # Each part leaves room for output in its own budget; the driver has all of it.
@@ -85,6 +82,11 @@ class ParallelCacheJoin(SemiStreamJoin):
     def waiting_rows(self) -> int:
         """Stream rows admitted and not yet finished."""
         return sum(join.waiting_rows for join in self.joins) + sum(len(inbox) for inbox in self._inboxes)
+
+    @property
+    def waiting_bytes_max(self) -> int:
+        """What all parts have set aside for the columns of rows that wait, and what inboxes have."""
+        return sum(join.waiting_bytes_max for join in self.joins) + self._inboxes_bytes
 
     @property
     def wants_rows(self) -> bool:

@@ -71,9 +71,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     for algorithm in (
         Algorithm(
             "adaptive",
-            reads="the distinct missed keys, along the cheapest access path",
+            reads="the distinct missed keys, along the cheapest access path; or page after page, in sweeps",
             remembers="keys with all their rows, by uses per byte; absent keys",
-            waits="nothing past the end of a step's rows",
+            waits="nothing past the end of a step's rows; in sweeps, rows that missed, until the sweep comes by",
             needs="keys",
             paper="our own",
             build=AdaptiveJoin,
@@ -229,6 +229,9 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def algorithm_named(name: str) -> Algorithm:
-    """Return the algorithm of that name; `auto` is `adaptive`. An unknown name is an error with a suggestion."""
+    """Return the algorithm of that name. An unknown name is an error with a suggestion.
+
+    `auto` is `adaptive` here, where nothing is known of a relation; `enrich` plans first.
+    """
     check_choice("algorithm", name, [AUTO, *ALGORITHMS])
     return ALGORITHMS["adaptive" if name == AUTO else name]

@@ -4,10 +4,9 @@ A key's benefit is how often it was asked for lately; what a miss costs is the s
 cancels out, so keys compete by *uses per byte*. That is the cache inequality of the many-to-many joins with the price
 of reading put in.
 
-Uses age: they are halved after every `AGING_PERIODS` times as many probes as there are entries, so that a key that was
-hot yesterday makes room. While there is room everything is let in. Once full, the lowest eighth (by bytes) has a
-price, its highest uses per byte; who does not exceed that price is turned away without any sorting, and who does makes
-the lowest eighth leave.
+Uses age (`aging`), so that a key that was hot yesterday makes room. While there is room everything is let in. Once
+full, the lowest eighth (by bytes) has a price, its highest uses per byte; who does not exceed that price is turned away
+without any sorting, and who does makes the lowest eighth leave.
 
 Memory: that of `HeldKeys`.
 """
@@ -18,13 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.joins.aging import Aging
 from semistream.joins.base import Numbers
 from semistream.joins.held_keys import HeldKeys, most_entries
 from semistream.structures.compiled import F64, I64, READ_I32, VOID, WRITE_BOOL, Array, kernel
-
-AGING_PERIODS = 20
-"""Probes for each entry before uses are halved. Measured on Zipf 1 with room for a tenth of the keys: 10, 20 and 30 hit
-74.7, 75.9 and 76.6 % of a steady stream, and 72.1, 71.3 and 70.3 % where the hot set moves every 50 probes an entry."""
 
 EVICTED_SHARE = 1 / 8
 """Share of what is held that is freed at once: the arena is moved as a whole, so moving must be rare."""
@@ -52,27 +48,26 @@ class RememberedRows(HeldKeys):
     def __init__(self, schema: pa.Schema, bytes_max: int, row_bytes_mean: float) -> None:
         super().__init__(schema, bytes_max, row_bytes_mean)
         self._floor = 0.0
-        self._probes_to_aging = AGING_PERIODS * self.entries_max
+        self._aging = Aging(self.entries_max)
         self._probes_counted = 0.0
         """Probes in which uses were counted, those before the last aging at half of their weight, and so on."""
 
     def probe(self, codes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the first remembered row of each code and how many there are; 0 for a code that is not remembered."""
-        self._probes_to_aging -= len(codes)
+        first, count = super().probe(codes)
         self._probes_counted += len(codes)
-        return super().probe(codes)
+        self._aging.note(len(codes), int(np.count_nonzero(count)))
+        return first, count
 
-    @property
-    def is_due_for_aging(self) -> bool:
-        """Whether enough was probed since uses were last halved."""
-        return self.can_hold and self._probes_to_aging <= 0
+    def halvings_due(self) -> int:
+        """How often uses must be halved now, and other counts with them; asked once, for it is forgotten then."""
+        return self._aging.due() if self.can_hold else 0
 
-    def age(self) -> None:
+    def age(self, halvings: int = 1) -> None:
         """Halve all uses, and the price of room with them."""
-        self.uses[:] >>= 1
-        self._floor /= 2
-        self._probes_counted /= 2
-        self._probes_to_aging = AGING_PERIODS * self.entries_max
+        self.uses[:] >>= halvings
+        self._floor /= 2.0**halvings
+        self._probes_counted /= 2.0**halvings
 
     @property
     def is_full(self) -> bool:
@@ -95,6 +90,7 @@ class RememberedRows(HeldKeys):
             self._floor = self._price()
             self.keep(self._staying())
         super().resize(bytes_max)
+        self._aging.entries = self.entries_max
 
     def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
         """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay."""

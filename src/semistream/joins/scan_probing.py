@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, Numbers, SemiStreamJoin, StepOutput, StreamRows
 from semistream.joins.disk_probing import Page
-from semistream.joins.division import WORK_BYTES_PER_PAGE_ROW, WORK_BYTES_PER_ROW, Division
+from semistream.joins.division import Division, hold_for_steps
 from semistream.joins.held_keys import HeldKeys
-from semistream.joins.matching import PAIR_BYTES, PairCursor
+from semistream.joins.matching import PairCursor
 from semistream.joins.waiting import WaitingRows
 from semistream.relations.base import CyclicScan
 
@@ -32,10 +32,8 @@ class ScanProbingJoin(SemiStreamJoin):
         self._relation = relation
         self._division = division
         self.output_bytes_max = division.output_bytes_max
-        budget = resources.budget
-        self._work = budget.account("rows of a step")
-        self._pairs = budget.account("pairs")
-        self._disk_buffer = budget.account("disk buffer")
+        hold_for_steps(relation, resources, division)
+        self._stream_row_bytes = resources.stream_row_bytes
         self.waiting = waiting
         self.held: HeldKeys | None = None
         self._segment = 0
@@ -60,6 +58,11 @@ class ScanProbingJoin(SemiStreamJoin):
         return max(1, self.waiting.rows_max // max(1, self.iterations_per_round))
 
     @property
+    def waiting_bytes_max(self) -> int:
+        """What was set aside for the columns of rows that wait."""
+        return self.waiting.rows_max * self._stream_row_bytes
+
+    @property
     def waiting_rows(self) -> int:
         """Stream rows admitted and not yet finished."""
         return len(self.waiting) + len(self._hit_numbers)
@@ -77,7 +80,6 @@ class ScanProbingJoin(SemiStreamJoin):
         if not self.wants_rows:
             return 0
         rows = rows.first(self._division.rows_per_step)
-        self._work.hold(self._division.rows_per_step * WORK_BYTES_PER_ROW)
         room = min(self.cell_rows_max - self._admitted, self.waiting.room)
         rows = rows.first(room)
         self.stats.rows += len(rows)
@@ -127,7 +129,6 @@ class ScanProbingJoin(SemiStreamJoin):
 
     def _output(self, joined: list[Joined], finished: Numbers) -> StepOutput:
         pairs = sum(len(part) for part in joined)
-        self._pairs.hold(pairs * PAIR_BYTES)
         self.stats.outputs += pairs
         return StepOutput(tuple(joined), finished)
 
@@ -149,7 +150,6 @@ class ScanProbingJoin(SemiStreamJoin):
         """Read what follows the last segment, or the first, into the disk buffer."""
         batch = self._relation.segment(self._segment)
         self._segment = (self._segment + 1) % self._relation.segment_count
-        self._disk_buffer.hold(batch.nbytes + len(batch) * WORK_BYTES_PER_PAGE_ROW)
         self.stats.reads += 1
         self.stats.rows_read += len(batch)
         return Page.of(batch)

@@ -31,7 +31,7 @@ class SemiStreamBalancedJoin(ScanProbingJoin):
 
     def __init__(self, relation: CyclicScan, resources: JoinResources) -> None:
         division = divide(relation, resources)
-        self._store = BalancedStore(relation, resources, division.store_bytes)
+        self._store = BalancedStore(relation, resources, division)
         super().__init__(relation, resources, division, self._store.waiting)
         self.held = self._store.held
 

@@ -118,7 +118,7 @@ class SemiStreamedIndexJoin(PageProbingJoin):
         if not self.wants_rows:
             return 0
         rows = rows.first(self.input_rows_max - self._input_rows)
-        self._begin_work(rows)
+        self.stats.rows += len(rows)
         self._input.append(rows)
         self._input_rows += len(rows)
         return len(rows)

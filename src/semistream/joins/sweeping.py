@@ -29,18 +29,16 @@ from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, JoinStats, 
 from semistream.joins.disk_probing import Page
 from semistream.joins.division import (
     OUTPUT_SLACK,
-    PAIRS_PER_ROW,
-    PAIRS_SHARE,
     WAITING_ROWS_MIN,
-    WORK_BYTES_PER_PAGE_ROW,
     WORK_BYTES_PER_ROW,
-    WORK_SHARE,
     disk_buffer_bytes,
+    divide,
+    least_memory_bytes,
 )
 from semistream.joins.holders import Holders
 from semistream.joins.knowledge import Knowledge, hints_bytes
 from semistream.joins.matching import PAIR_BYTES, PairCursor
-from semistream.joins.page_lists import PageLists
+from semistream.joins.page_lists import PAGE_BYTES, PageLists
 from semistream.joins.x_hybridjoin import PagesAndScan
 from semistream.relations.base import Relation
 from semistream.structures.distinct import distinct
@@ -54,9 +52,6 @@ BORDER_STEP = 1 / 16
 REMEMBERED_SHARE = 1 / 2
 """Where the border stands at first."""
 
-PAGE_BYTES = 8
-"""What is known of a page that is not in memory: the length and the age of its list."""
-
 LOOK_AHEAD_PAGES = 1024
 LEARNING_RATE = 0.2
 
@@ -67,20 +62,21 @@ class SweepDivision:
 
     rows_per_step: int
     pairs_max: int
+    output_bytes_max: int
     store_bytes: int
     """For rows that wait and rows that are remembered."""
 
     @classmethod
-    def of(cls, relation: Relation, resources: JoinResources, output_bytes_max: int) -> SweepDivision | None:
+    def of(cls, relation: Relation, resources: JoinResources) -> SweepDivision | None:
         """Divide a budget; None where it is too small for this way."""
         limit = resources.budget.limit_bytes
-        rows = max(1, min(resources.rows_per_step, int(limit * WORK_SHARE) // WORK_BYTES_PER_ROW))
-        pairs_max = max(1, min(int(limit * PAIRS_SHARE) // PAIR_BYTES, rows * PAIRS_PER_ROW))
-        taken = rows * WORK_BYTES_PER_ROW + pairs_max * PAIR_BYTES + int(OUTPUT_SLACK * output_bytes_max)
-        taken += disk_buffer_bytes(relation) + hints_bytes(limit) + PAGE_BYTES * relation.info.page_count
-        division = cls(rows, pairs_max, limit - taken)
-        rows_max = PageLists.rows_fitting(division.store_bytes, resources.stream_row_bytes)
-        return division if rows_max >= WAITING_ROWS_MIN else None
+        if limit < least_memory_bytes(relation, resources.stream_row_bytes):
+            return None
+        division = divide(relation, resources)
+        store_bytes = division.store_bytes - hints_bytes(relation, limit) - PAGE_BYTES * relation.info.page_count
+        if PageLists.rows_fitting(store_bytes, resources.stream_row_bytes) < WAITING_ROWS_MIN:
+            return None
+        return cls(division.rows_per_step, division.pairs_max, division.output_bytes_max, store_bytes)
 
 
 class _Prices:
@@ -124,9 +120,16 @@ class Sweeping:
         self._knowledge = knowledge
         self._holders = holders
         self._prices = _Prices(resources.clock)
+        # Set aside for good: rows that wait must leave it alone, or no step could ever let them go.
+        holders.work.hold(division.rows_per_step * WORK_BYTES_PER_ROW)
+        holders.pairs.hold(division.pairs_max * PAIR_BYTES)
+        self._page_bytes = disk_buffer_bytes(relation)
+        holders.read.hold(self._page_bytes)
         self._remembered_bytes = int(division.store_bytes * REMEMBERED_SHARE)
         knowledge.resize(self._remembered_bytes)
-        self.lists = PageLists(relation.info.page_count, self._rows_beside(self._remembered_bytes))
+        self.lists = PageLists(
+            relation.info.page_count, self._rows_beside(self._remembered_bytes), self._rows_beside(0)
+        )
         self._rows_wanted_max = self.lists.rows_max
         """What the lists may hold; less than they can while they are about to shrink."""
         self._charge()
@@ -146,6 +149,11 @@ class Sweeping:
         self._round = _Round()
         self.missed_row_s = 0.0
         """Seconds for a row that memory could not answer, in the last round."""
+
+    @property
+    def waiting_bytes_max(self) -> int:
+        """What was set aside for the columns of rows that wait."""
+        return self.lists.rows_max * self._stream_row_bytes
 
     @property
     def waiting_rows(self) -> int:
@@ -168,7 +176,6 @@ class Sweeping:
         if not self.wants_rows:
             return 0
         rows = rows.first(min(self._division.rows_per_step, self._room))
-        self._holders.work.hold(self._division.rows_per_step * WORK_BYTES_PER_ROW)
         self.stats.rows += len(rows)
         self.stats.stream_probes += len(rows)
         self._round.rows += len(rows)
@@ -229,7 +236,6 @@ class Sweeping:
                     self._answers, self._answered = None, NO_NUMBERS
         self._round.seconds += self._clock.now_s() - begun_s
         pairs = sum(len(part) for part in joined)
-        self._holders.pairs.hold(pairs * PAIR_BYTES)
         self.stats.outputs += pairs
         return StepOutput(tuple(joined), np.concatenate(finished) if finished else NO_NUMBERS)
 
@@ -274,7 +280,6 @@ class Sweeping:
         batch = self._relation.segment(number)
         self._prices.learn(self._clock.now_s() - begun_s, goes_on=number == self._position)
         self._position = number + 1
-        self._holders.read.hold(batch.nbytes + len(batch) * WORK_BYTES_PER_PAGE_ROW)
         self.stats.reads += 1
         self.stats.rows_read += len(batch)
         return Page.of(batch)
@@ -288,7 +293,8 @@ class Sweeping:
             places = np.minimum(np.searchsorted(page.codes, asked), len(page.codes) - 1)
             found = page.codes[places] == asked
             places = places[found]
-            self._knowledge.learn(page.batch, asked[found], page.first[places], page.count[places])
+            if not self._is_tight:
+                self._knowledge.learn(page.batch, asked[found], page.first[places], page.count[places])
             self._knowledge.learn_absent(asked[~found])
         else:
             self._knowledge.learn_absent(asked)
@@ -298,6 +304,11 @@ class Sweeping:
         self._shrink_lists()
         if self._room >= max(1, self._rows_wanted_max // REFILL):
             self._is_filling = True
+
+    @property
+    def _is_tight(self) -> bool:
+        """Whether rows that wait are larger than was expected, and have taken what others were to get."""
+        return self._holders.waiting.free_bytes < OUTPUT_SLACK * self._division.output_bytes_max + self._page_bytes
 
     # The border ------------------------------------------------------------------------------------------------------
 

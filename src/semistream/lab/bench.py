@@ -5,14 +5,15 @@ charged at the unit costs of a usual machine (`semistream.planning.charging.typi
 machine. `io="real"` writes R into a directory and uses the machine's clock; R then lies in the system's page cache
 unless it is larger than memory.
 
-*Warm-up*: the first half of the stream, in which caches fill and queues turn over several times. *Window*: from there
-until the last row is admitted; what drains afterwards is not a steady state. *Interval*: 95 % by batch means: the
-window is cut into `BATCHES` runs of equally many rows, whose durations are nearly independent, because a batch is long
-against the time that a row waits.
+*Warm-up*: until half of the rows are admitted; caches fill and queues turn over several times. *Window*: from there
+until `WINDOW_END_SHARE` of the rows are admitted; what drains afterwards is not a steady state. A read of a hot page
+finishes thousands of rows at once, and rows are admitted behind such a burst: it counts where the window ends and not
+where it begins, or there would be one too many. *Interval*: 95 % by batch means: the window is cut into `BATCHES` equal
+times, whose rates are nearly independent, because a batch is long against the time that a row waits.
 
-PCSRJ has its parts on nodes of their own. Each part runs on a clock of its own, and the stream is as fast as the part
-that falls behind first: μ = min over parts of (μ of the part / its share of the stream), which is what its cost model
-says. The time to route rows to nodes is not charged, for the paper does not say what it was.
+A series on several nodes has a part of R on each. Each part runs on a clock of its own, and the stream is as fast as
+the part that falls behind first: μ = min over parts of (μ of the part / its share of the stream), which is what PCSRJ's
+cost model says. The time to route rows to nodes is not charged, for the paper does not say what it was.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ ROWS_PER_STEP = 10_000
 PAPER_STREAM_ROW_BYTES = 20
 """The row for which `JVM_WAITING_ROW_BYTES` was measured."""
 
-PARTS = 2
-"""Nodes of PCSRJ, as published."""
+SCANNING = ("meshjoin", "r-meshjoin")
+SCAN_TURNS_MAX = 3.0
+"""A scan that remembers nothing serves the same rows in every round, so a short stream shows its steady state."""
 
-WARM_UP_SHARE = 0.5
+WARM_UP_SHARE, WINDOW_END_SHARE = 0.5, 0.97
 
 STREAM_ROWS_MIN, STREAM_ROWS_MAX = 800, 200_000_000
 
@@ -124,11 +126,22 @@ class PassingTime(VirtualClock):
         time.sleep(seconds)
 
 
+class QueriedRelation(MeteredRelation):
+    """A metered relation whose scan begins anew with every segment: a query, and a seek."""
+
+    def _read_segment(self, number: int) -> pa.RecordBatch:
+        self._next_segment = None
+        return super()._read_segment(number)
+
+
 def observe(series: Series, setting: Setting, conditions: Conditions) -> Seen:
     """Run a series at a setting."""
+    if series.algorithm in SCANNING:
+        setting = replace(setting, turns=min(setting.turns, SCAN_TURNS_MAX))
     codes = stream_codes(setting, _stream_rows(setting, conditions), conditions.seed)
     keys = distinct_keys(setting)
-    if series.algorithm != "pcsrj":
+    setting = replace(setting, memory_bytes=setting.memory_bytes * series.memory_times)
+    if series.nodes == 1:
         return _observed(series, setting, conditions, keys, codes)
     return _side_by_side(series, setting, conditions, keys, codes)
 
@@ -136,16 +149,13 @@ def observe(series: Series, setting: Setting, conditions: Conditions) -> Seen:
 def _side_by_side(series: Series, setting: Setting, conditions: Conditions, keys: Numbers, codes: Numbers) -> Seen:
     """Every part by itself; the stream is as fast as the part that falls behind first."""
     # A CACHEJOIN is what PCSRJ runs in each part.
-    node = replace(series, algorithm="cachejoin")
-    part_of_key, part_of_row = partition_of(keys, PARTS), partition_of(codes, PARTS)
+    node = replace(series, algorithm="cachejoin" if series.algorithm == "pcsrj" else series.algorithm)
+    part_of_key, part_of_row = partition_of(keys, series.nodes), partition_of(codes, series.nodes)
     part_setting = replace(
-        setting,
-        r_rows=setting.r_rows // PARTS,
-        memory_bytes=setting.memory_bytes if series.options.startswith("own-") else setting.memory_bytes // PARTS,
+        setting, r_rows=setting.r_rows // series.nodes, memory_bytes=setting.memory_bytes // series.nodes
     )
-    node = replace(node, options=series.options.removeprefix("own-"))
     slowest: Seen | None = None
-    for part in range(PARTS):
+    for part in range(series.nodes):
         own = codes[part_of_row == part]
         seen = _observed(node, part_setting, conditions, keys[part_of_key == part], own)
         share = len(own) / len(codes)
@@ -163,7 +173,7 @@ def _observed(series: Series, setting: Setting, conditions: Conditions, keys: Nu
         MemoryBudget(setting.memory_bytes), clock, ROWS_PER_STEP, conditions.stream_row_bytes(setting)
     )
     unit_costs = typical(conditions.profile)
-    with _opened(relation_of(setting, keys), setting, conditions, clock) as relation:
+    with _opened(relation_of(setting, keys), series, setting, conditions, clock) as relation:
         options = settings_for(series.options, Place(setting, relation, resources, unit_costs))
         join = algorithm_named(series.algorithm).build(relation, resources, **options)
         log = _Log(join, clock)
@@ -173,15 +183,18 @@ def _observed(series: Series, setting: Setting, conditions: Conditions, keys: Nu
 
 
 @contextmanager
-def _opened(relation: BareRelation, setting: Setting, conditions: Conditions, clock: VirtualClock) -> Iterator[Any]:
+def _opened(
+    relation: BareRelation, series: Series, setting: Setting, conditions: Conditions, clock: VirtualClock
+) -> Iterator[Any]:
     """R on the device of the conditions."""
     if conditions.io != "real":
-        yield MeteredRelation(relation, conditions.profile, clock)
+        metered = QueriedRelation if series.queries_segments else MeteredRelation
+        yield metered(relation, conditions.profile, clock)
         return
     from semistream.relations.building.build import build_relation
     from semistream.relations.handle import open_handle
 
-    schema = pa.schema([pa.field("key", pa.int64()), relation.schema.field("payload")])
+    schema = relation.info.schema
     batches = (
         pa.RecordBatch.from_arrays(relation.segment(number).columns, schema=schema)
         for number in range(relation.segment_count)
@@ -225,15 +238,15 @@ class _Log:
 
 
 def _seen(run: TimedRun, log: _Log, options: dict[str, Any]) -> Seen:
-    ends_s = np.sort(run.finished_s)
-    first = int(len(ends_s) * WARM_UP_SHARE)
-    admitted_end_s = float(run.admitted_s[-1])
-    last = max(int(np.searchsorted(ends_s, admitted_end_s, side="right")), first + BATCHES + 1)
-    last = min(last, len(ends_s))
-    rate, low, high = batch_means(ends_s[first - 1 : last])
-    begin_s, end_s = float(ends_s[first - 1]), float(ends_s[last - 1])
+    last = len(run.admitted_s) - 1
+    begin_s, end_s = (float(run.admitted_s[int(last * share)]) for share in (WARM_UP_SHARE, WINDOW_END_SHARE))
+    inside = (run.finished_s > begin_s) & (run.finished_s <= end_s)
+    if not inside.any():
+        # The stream was over before it had begun: memory holds all of it.
+        begin_s, end_s = 0.0, float(run.finished_s.max())
+        inside = run.finished_s <= end_s
+    rate, low, high = batch_means(run.finished_s[inside], begin_s, end_s)
     seconds, iterations, rows, hits = log.between(begin_s, end_s)
-    inside = (run.finished_s >= begin_s) & (run.finished_s <= end_s)
     return Seen(
         rate=rate,
         rate_low=low,
@@ -247,17 +260,17 @@ def _seen(run: TimedRun, log: _Log, options: dict[str, Any]) -> Seen:
     )
 
 
-def batch_means(ends_s: Seconds) -> tuple[float, float, float]:
-    """Rows a second between the first and the last of these ascending moments, with its 95 % interval.
+def batch_means(finished_s: Seconds, begin_s: float, end_s: float) -> tuple[float, float, float]:
+    """Rows a second that were finished between two moments, with the 95 % interval.
 
     Example:
-        >>> [round(rate, 6) for rate in batch_means(np.arange(0, 50.5, 0.5))]
+        >>> [round(rate, 6) for rate in batch_means(np.arange(0.25, 50, 0.5), 0.0, 50.0)]
         [2.0, 2.0, 2.0]
     """
-    marks = np.linspace(0, len(ends_s) - 1, BATCHES + 1).astype(np.int64)
-    seconds_per_row = np.diff(ends_s[marks]) / np.maximum(1, np.diff(marks))
-    mean = float((ends_s[-1] - ends_s[0]) / max(1, len(ends_s) - 1))
-    half = T_95 * float(seconds_per_row.std(ddof=1)) / BATCHES**0.5
-    if mean <= 0:
+    if end_s <= begin_s:
         return float("inf"), float("inf"), float("inf")
-    return 1 / mean, 1 / (mean + half), 1 / (mean - half) if mean > half else float("inf")
+    counts, _ = np.histogram(finished_s, bins=BATCHES, range=(begin_s, end_s))
+    rates = counts * BATCHES / (end_s - begin_s)
+    rate = float(rates.mean())
+    half = T_95 * float(rates.std(ddof=1)) / BATCHES**0.5
+    return rate, max(0.0, rate - half), rate + half

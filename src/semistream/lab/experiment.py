@@ -6,9 +6,11 @@ settings), what is measured, and a claim. The claim looks at what was measured a
 ratios and a reason.
 
 Three sizes: `paper` is the published size, `default` and `small` are scaled down. Scaling divides the rows of R and the
-bytes of M by one factor, so that M stays the same share of R; rows keep their lengths. Pages shrink less than R, or
-they would have no rows, so R has fewer pages than the papers' had. A service rate shrinks with the scale, because
-fewer rows wait for a page; ratios between algorithms are what survives, and what claims are about.
+bytes of M by one factor, so that M stays the same share of R; rows keep their lengths. What one read serves is
+w = h_S·b/R times what skew makes of it, so it depends on the page alone, and with it the rate. Pages therefore shrink
+much less than R: rates are lower than at the papers' size by the ratio of the pages, and R has fewer pages. Ratios
+between algorithms are what survives, and what claims are about. What a page holds in bytes matters to scans, which pay
+for bytes, and hardly to seeks: at reduced size scans look better than they would at the papers'.
 
 "Memory" has two meanings, and a run says which one it used. `actual` is what this program allocates. `jvm` charges
 `JVM_WAITING_ROW_BYTES` for a waiting row, as the papers' prototypes did.
@@ -63,14 +65,16 @@ class Setting:
     """Rows of R for each key."""
     data: Data = "synthetic"
     """Where keys come from."""
+    from_tables: bool = False
+    """Whether they are read from generated tables, or drawn by the law that those follow."""
     arrival_rows_per_s: float | None = None
     """λ; None when all rows are there at once, which shows the service rate."""
     wanted_rows_per_s: float | None = None
     """The rate for which memory is sought."""
     cached_rows: int = 0
     """H_R of the rivals as published, in rows."""
-    pinned_pages: int = 1
-    """Non-swappable part of X-HYBRIDJOIN, in pages, for series that are told it."""
+    pinned_rows: int = 0
+    """Non-swappable part of X-HYBRIDJOIN, for series that are told it; whole pages are pinned, one at least."""
     turns: float = 6.0
     """Length of the stream, in rows that fit into M."""
 
@@ -89,6 +93,12 @@ class Series:
     """How its settings are found, by a name of `semistream.lab.options`."""
     is_model: bool = False
     """Predicted by the cost model from sizes and skew, not run."""
+    nodes: int = 1
+    """Nodes with a part of R, a part of the memory and a disk each."""
+    memory_times: int = 1
+    """How many times the memory of the setting it has; what has more is not compared with what has not."""
+    queries_segments: bool = False
+    """Every segment of a scan is a query with a seek of its own, as in the papers' prototypes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +128,10 @@ class Verdict:
     reason: str
     measured: dict[str, float]
     """The numbers that decided, by name."""
+    found: str = ""
+    """What was found, in a few words, for a table."""
+    published: str = ""
+    """The same in the paper."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +152,8 @@ class Experiment:
     series: tuple[Series, ...]
     judge: Callable[[Lines], Verdict]
     measure: Measure = "rate"
+    modelled: tuple[Series, Series] | None = None
+    """Winner and rival whose models say what the ratio would be at the paper's size; None where they cannot."""
     note: str = ""
     """How this differs from what the paper did, and why that matters."""
 

@@ -104,6 +104,10 @@ def _tuned_cache(place: Place) -> dict[str, Any]:
     return {"cache_share": max(CACHE_SHARES, key=rate)}
 
 
+def _pins(place: Place) -> dict[str, Any]:
+    return {"pinned_pages": max(1, round(place.setting.pinned_rows / place.setting.page_rows))}
+
+
 def _tuned_pins(place: Place) -> dict[str, Any]:
     def rate(pages: int) -> float:
         try:
@@ -122,14 +126,14 @@ OPTIONS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "published": _published_cache,
     "tuned": _tuned_cache,
     "tuned-pins": _tuned_pins,
-    "pins": lambda place: {"pinned_pages": place.setting.pinned_pages},
+    "pins": _pins,
 }
 
 
 def settings_for(options: str, place: Place) -> dict[str, Any]:
-    """Settings by the name of a way to find them, or one that is given: `pinned_pages=5`."""
-    name, _, number = options.partition("=")
-    if number:
-        return {name: int(number)}
-    check_choice("options", options, OPTIONS)
-    return OPTIONS[options](place)
+    """Settings by the name of a way to find them; `4 pins` are four times the pinned rows of the setting."""
+    times, _, name = options.rpartition(" ")
+    if times:
+        place = replace(place, setting=replace(place.setting, pinned_rows=int(times) * place.setting.pinned_rows))
+    check_choice("options", name, OPTIONS)
+    return OPTIONS[name](place)

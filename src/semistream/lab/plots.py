@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 from semistream.errors import EnvironmentUnfit
-from semistream.lab.experiment import MEASURE_LABELS
+from semistream.lab.experiment import MEASURE_LABELS, Series
 from semistream.lab.run import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH_INCHES, HEIGHT_INCHES = 8.0, 5.4
+WIDTH_INCHES, HEIGHT_INCHES = 9.5, 5.4
 CAPTION_CHARACTERS = 110
+
+LOG_X_FROM = 15
+"""An x axis that spans more than this factor is logarithmic."""
 
 
 def draw(result: Result) -> Figure:
@@ -34,26 +38,35 @@ def draw(result: Result) -> Figure:
     experiment = result.experiment
     figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), layout="constrained")
     axes = figure.add_subplot()
-    models = {series.label for series in experiment.series if series.is_model}
-    for label, points in result.lines.items():
-        shown = [point for point in points if math.isfinite(point.y)]
+    colours: dict[Series, str] = {}
+    for series in experiment.series:
+        points = result.lines[series.label]
+        # A model has the colour of what it predicts.
+        predicted = replace(series, label="", is_model=False)
+        colour = colours.setdefault(predicted, f"C{len(colours)}")
+        # Nothing was served where the memory is too small, and no memory is enough where it would be infinite.
+        shown = [point for point in points if math.isfinite(point.y) and point.y > 0]
         below = [max(0.0, point.y - point.low) for point in shown]
         above = [point.high - point.y if math.isfinite(point.high) else 0.0 for point in shown]
         axes.errorbar(
             [point.x for point in shown],
             [point.y for point in shown],
             yerr=[below, above],
-            label=label,
-            marker="x" if label in models else "o",
-            linestyle="--" if label in models else "-",
+            label=series.label,
+            color=colour,
+            marker="x" if series.is_model else "o",
+            linestyle="--" if series.is_model else "-",
             capsize=3,
         )
-    if all(point.y > 0 for points in result.lines.values() for point in points):
-        axes.set_yscale("log")
+    axes.set_yscale("log")
+    values = [x for x, _ in experiment.settings(result.size)]
+    if min(values) > 0 and max(values) > LOG_X_FROM * min(values):
+        axes.set_xscale("log")
     axes.set_xlabel(experiment.x_label)
     axes.set_ylabel(MEASURE_LABELS[experiment.measure])
-    axes.set_title(f"{experiment.id}: {experiment.fixed}", fontsize="medium")
-    axes.legend(fontsize="small")
+    axes.set_title(f"{experiment.id}, in the paper: {experiment.fixed}", fontsize="medium")
+    # Beside the axes: with seven lines there is no corner that none of them crosses.
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     axes.grid(alpha=0.3)
     figure.supxlabel(_caption(result), fontsize="small")
     return figure

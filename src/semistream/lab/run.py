@@ -3,9 +3,9 @@
 Points are run one after another; a progress callback hears of each before it begins. The same seed gives the same keys
 to all series of a point, so that they are compared on one stream.
 
-For figures of *memory needed*, the rate is measured at several memories and the least that reaches the wanted rate is
-found by halving the interval, on a logarithmic scale, to within `MEMORY_PRECISION`. An algorithm that does not reach it
-with a memory as large as R gets infinity.
+For figures of *memory needed*, the rate is measured at several memories. The interval in which the wanted rate is
+reached is halved, on a logarithmic scale, down to `MEMORY_PRECISION`, and the rates at its ends are interpolated. An
+algorithm that does not reach the rate with a memory as large as R gets infinity.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from semistream.errors import BudgetExceeded, check_choice
+from semistream.lab import at_paper_size
 from semistream.lab.bench import Conditions, Io, MemoryModel, Seen, observe
+from semistream.lab.beside_best import BesideBest, beside_best
 from semistream.lab.experiment import SIZES, Experiment, Point, Series, Setting, Verdict
 from semistream.lab.modelled import prediction
 
-MEMORY_PRECISION = 1.2
-"""Memory for a rate is known up to this factor."""
+MEMORY_PRECISION = 1.3
+"""Memory for a rate is interpolated between two that differ by at most this factor."""
 
 MEMORY_LEAST_SHARE = 1 / 64
 """The least memory that is tried, as a share of R."""
@@ -39,6 +41,8 @@ class Result:
     conditions: Conditions
     lines: dict[str, tuple[Point, ...]]
     verdict: Verdict
+    ours: BesideBest
+    """`adaptive` beside the best of all others."""
 
     def as_json(self) -> dict[str, Any]:
         """One line for a program."""
@@ -52,7 +56,8 @@ class Result:
             "claim": self.experiment.claim,
             "holds": self.verdict.holds,
             "reason": self.verdict.reason,
-            "measured": _finite(self.verdict.measured),
+            "measured": _finite({**self.verdict.measured, **self.ours.measured}),
+            "adaptive": self.ours.as_json(),
             "settings": [setting.as_json() for _, setting in self.experiment.settings(self.size)],
         }
 
@@ -86,10 +91,23 @@ def run(
             points.append(_point(experiment, series, x, setting, conditions))
             done += 1
         lines[series.label] = tuple(points)
-    return Result(experiment, size, conditions, lines, experiment.judge(lines))
+    verdict = experiment.judge(lines)
+    if experiment.modelled is not None and size == at_paper_size.SIZE:
+        verdict = at_paper_size.with_models(experiment, size, conditions, verdict)
+    return Result(experiment, size, conditions, lines, verdict, beside_best(experiment, lines))
 
 
 def _point(experiment: Experiment, series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
+    try:
+        return _fitting_point(experiment, series, x, setting, conditions)
+    except BudgetExceeded:
+        if experiment.measure != "rate":
+            raise
+        # What the memory is too small for serves no row.
+        return Point(x, 0.0, 0.0, 0.0)
+
+
+def _fitting_point(experiment: Experiment, series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
     if series.is_model:
         said = prediction(series, setting, conditions)
         y = said.seconds_per_iteration if experiment.measure == "loop" else said.mu_rows_per_s
@@ -113,21 +131,29 @@ def _measured(experiment: Experiment, seen: Seen) -> tuple[float, float, float]:
 def _memory_for_rate(series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
     wanted = setting.wanted_rows_per_s
     assert wanted is not None, "a figure of memory needs a wanted rate"
+
+    def rate_with(memory_bytes: int) -> float:
+        try:
+            return observe(series, replace(setting, memory_bytes=memory_bytes), conditions).rate
+        except BudgetExceeded:
+            return 0.0
+
     high = setting.r_rows * setting.row_bytes
     low = int(high * MEMORY_LEAST_SHARE)
-
-    def is_enough(memory_bytes: int) -> bool:
-        try:
-            return observe(series, replace(setting, memory_bytes=memory_bytes), conditions).rate >= wanted
-        except BudgetExceeded:
-            return False
-
-    if not is_enough(high):
+    rate_high, rate_low = rate_with(high), 0.0
+    if rate_high < wanted:
         return Point(x, math.inf, float(high), math.inf)
     while high > low * MEMORY_PRECISION:
         middle = int(math.sqrt(low * high))
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return Point(x, math.sqrt(low * high), float(low), float(high))
+        rate = rate_with(middle)
+        if rate >= wanted:
+            high, rate_high = middle, rate
+        else:
+            low, rate_low = middle, rate
+    share = 0.5
+    if 0 < rate_low < rate_high < math.inf:
+        share = math.log(wanted / rate_low) / math.log(rate_high / rate_low)
+    return Point(x, low * (high / low) ** share, float(low), float(high))
 
 
 def _finite(numbers: dict[str, float]) -> dict[str, float | None]:

@@ -1,6 +1,7 @@
-"""How much memory: for a recorded stream, the table *memory, hit rate, service rate*, and the least memory for a rate.
+"""How much memory: for a stream, the table *memory, hit rate, service rate*, and the least memory for a rate.
 
-The stream is given as the codes of its keys. Two curves are drawn over the same sizes of memory:
+The stream is given as the codes of its keys: all at once, in batches as they come, or as a sample that was taken while
+it passed by (`KeySample`; a long stream is sampled in any case). Two curves are drawn over the same sizes of memory:
 
 - *best*: the hit share of the best fixed choice of keys, known afterwards. No policy that keeps what it has can do
   better, and it needs no simulation: the most frequent keys, counted.
@@ -9,22 +10,22 @@ The stream is given as the codes of its keys. Two curves are drawn over the same
 
 Only the second half of the stream counts; the first one fills the memory. From what is missed follows the service
 rate: distinct missed keys of a step are read key by key or page by page, whichever is cheaper, with the pages on which
-they really stand where the relation can tell, and all operations are priced as in the models. A scan of all of R is
-left out: it pays only where R is small, and advice should rather promise too little.
+they really stand where the relation can tell, and all operations are priced as in the models. Scans and sweeps are left
+out: they pay where seeks are dear, and advice should rather promise too little.
 
-A long stream is *sampled by key*: of the codes a share is kept, chosen by a hash, and memory and steps are made smaller
-by the same share. A popular key that happens to be kept or lost would distort the hits, so it is misses that are
-counted, against the rows that were to be expected in the sample.
+Of a sampled stream, memory and steps are made smaller by the share of keys that was kept. A popular key that happens to
+be kept or lost would distort the hits, so it is misses that are counted, against the rows that were to be expected in
+the sample.
 
 Assumed: every key of the stream is in R, all keys have the mean number of rows, and rows are of the mean length.
 
-Memory: the codes twice, and one simulated memory at a time, of at most `SAMPLED_KEYS_MAX` keys.
+Memory: that of the sample, and one simulated memory at a time, of at most as many keys as the sample has.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,21 +34,16 @@ import pyarrow as pa
 
 from semistream.budget import format_bytes
 from semistream.cost.symbols import Counts, IoProfile, UnitCosts, io_seconds, seconds
-from semistream.errors import InvalidOption
+from semistream.errors import BudgetExceeded, InvalidOption
+from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.base import Numbers
-from semistream.joins.knowledge import FREQUENCY_SHARE, NEVER
+from semistream.joins.knowledge import NEVER, frequency_counters
 from semistream.joins.remembered import RememberedRows
 from semistream.planning.capacities import Room, entry_bytes, sizes_of
+from semistream.planning.key_sample import KeySample
 from semistream.relations.base import CODE_COLUMN, PageByKey, Relation
 from semistream.structures.frequency import FrequencySketch
 from semistream.structures.row_arena import fixed_bytes_per_row
-
-SAMPLED_KEYS_MAX = 1 << 18
-"""Distinct keys that are followed one by one; of a stream with more a sample is taken."""
-
-SAMPLED_ROWS_MAX = 1 << 20
-"""Rows that are played against each memory. Where a sample leaves room for some fifty keys only, the hit share was
-found to be off by two hundredths; with a thousand, by one."""
 
 BISECTIONS = 5
 """Of the interval between two sizes in which a wanted rate is reached: together a thirtieth of it."""
@@ -55,7 +51,8 @@ BISECTIONS = 5
 _SHADOW = pa.schema([pa.field(CODE_COLUMN, pa.int64(), nullable=False)])
 """A row that is only simulated."""
 
-_MIXER = np.uint64(0x9E3779B97F4A7C15)
+OnPoint = Callable[[int, int], None]
+"""Told how many sizes of memory were played, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ class Advice:
 
 
 def advise(
-    codes: Numbers,
+    stream: Numbers | Iterable[Numbers] | KeySample,
     relation: Relation,
     memory_bytes: Sequence[int],
     room: Room,
@@ -118,18 +115,43 @@ def advise(
     *,
     rows_per_key: float = 1.0,
     wanted_rows_per_s: float | None = None,
+    on_point: OnPoint | None = None,
 ) -> Advice:
-    """Make the table for a recorded stream of these codes; of `room`, all but the memory counts."""
-    if len(codes) == 0 or len(memory_bytes) == 0:
+    """Make the table for a stream of key codes; of `room`, all but the memory counts.
+
+    Batches are read once and not held, so a live stream can be given as a generator that ends when enough was seen.
+    """
+    sample = _sampled(stream)
+    if sample.stream_rows == 0 or len(memory_bytes) == 0:
         raise InvalidOption(
             "advice needs a stream and sizes of memory",
-            given=f"{len(codes)} rows, {len(memory_bytes)} sizes",
+            given=f"{sample.stream_rows} rows, {len(memory_bytes)} sizes",
             allowed="one or more of each",
         )
-    study = _Study(codes, relation, room, unit_costs, 1.0 if relation.info.unique else rows_per_key)
-    points = [study.point(size) for size in sorted(memory_bytes)]
+    least_bytes = least_memory_bytes(relation.info.row_bytes_max)
+    if min(memory_bytes) < least_bytes:
+        raise BudgetExceeded(
+            f"the memory is too small to hold one row of relation {relation.info.name!r}",
+            given=f"{min(memory_bytes)} bytes, for rows of up to {relation.info.row_bytes_max} bytes",
+            allowed=f"at least {least_bytes} bytes",
+        )
+    study = _Study(sample, relation, room, unit_costs, 1.0 if relation.info.unique else rows_per_key)
+    points = []
+    for size in sorted(memory_bytes):
+        points.append(study.point(size))
+        if on_point is not None:
+            on_point(len(points), len(memory_bytes))
     least = None if wanted_rows_per_s is None else _least(study, points, wanted_rows_per_s)
-    return Advice(len(codes), study.distinct_keys, study.sampled_share, points, wanted_rows_per_s, least)
+    return Advice(sample.stream_rows, sample.distinct_keys, sample.share, points, wanted_rows_per_s, least)
+
+
+def _sampled(stream: Numbers | Iterable[Numbers] | KeySample) -> KeySample:
+    if isinstance(stream, KeySample):
+        return stream
+    sample = KeySample()
+    for codes in [stream] if isinstance(stream, np.ndarray) else stream:
+        sample.add(codes)
+    return sample
 
 
 def _least(study: _Study, points: list[Point], wanted_rows_per_s: float) -> Point | None:
@@ -152,32 +174,31 @@ class _Study:
     """A stream, or a sample of it, that is played against memories of several sizes."""
 
     def __init__(
-        self, codes: Numbers, relation: Relation, room: Room, unit_costs: UnitCosts, rows_per_key: float
+        self, sample: KeySample, relation: Relation, room: Room, unit_costs: UnitCosts, rows_per_key: float
     ) -> None:
         self._relation, self._room, self._unit_costs, self._rows_per_key = relation, room, unit_costs, rows_per_key
-        self._second_half = np.sort(np.unique(codes[len(codes) // 2 :], return_counts=True)[1])[::-1]
-        self._second_half_rows = len(codes) - len(codes) // 2
-        self.distinct_keys = len(np.unique(codes))
-        self.sampled_share = min(1.0, SAMPLED_KEYS_MAX / self.distinct_keys, SAMPLED_ROWS_MAX / len(codes))
-        kept = _places(codes) < self.sampled_share
-        self._before, self._counted = (part[kept_part] for part, kept_part in _halves(codes, kept))
+        self._share = sample.share
+        self._before, self._counted = sample.halves()
+        self._second_half_rows = sample.sampled_rows - sample.sampled_rows // 2
+        self._most_used = np.sort(np.unique(self._counted, return_counts=True)[1])[::-1]
 
     def point(self, memory_bytes: int) -> Point:
         """Play the stream against a memory of this size."""
         room = Room(memory_bytes, self._room.stream_row_bytes, self._room.rows_per_step)
         sizes = sizes_of("adaptive", self._relation, room, rows_per_key=self._rows_per_key)
         keys = sizes.h_r_rows / self._rows_per_key
-        memory = _SimulatedMemory(int(keys * self.sampled_share), memory_bytes * self.sampled_share)
-        step_rows = max(1, round(sizes.rows_per_step * self.sampled_share))
+        counters = frequency_counters(self._relation.info, memory_bytes)
+        memory = _SimulatedMemory(int(keys * self._share), max(1, int(counters * self._share)))
+        step_rows = max(1, round(sizes.rows_per_step * self._share))
         for begin in range(0, len(self._before), step_rows):
             memory.missed(self._before[begin : begin + step_rows])
         missed_rows = 0
-        read = _Reads(self._relation, self._rows_per_key, self._unit_costs.io, self.sampled_share)
+        read = _Reads(self._relation, self._rows_per_key, self._unit_costs.io, self._share)
         for begin in range(0, len(self._counted), step_rows):
             rows_missed, missed_codes = memory.missed(self._counted[begin : begin + step_rows])
             missed_rows += rows_missed
             read.add(missed_codes)
-        expected_rows = self._second_half_rows * self.sampled_share
+        expected_rows = self._second_half_rows * self._share
         # Counted from the rows that were to be expected, see above.
         miss_share = min(1.0, missed_rows / expected_rows)
         return self._priced(memory_bytes, keys, miss_share, read.counts.times(1.0 / self._second_half_rows))
@@ -187,7 +208,8 @@ class _Study:
         per_row_s = seconds(reads, self._unit_costs) + seconds(
             Counts(probes=1.0 + miss_share, outputs=self._rows_per_key, stream_reads=1.0), self._unit_costs
         )
-        best = float(self._second_half[: int(keys)].sum() / self._second_half_rows)
+        best_missed_rows = len(self._counted) - int(self._most_used[: int(keys * self._share)].sum())
+        best = 1.0 - min(1.0, best_missed_rows / (self._second_half_rows * self._share))
         rate = 1.0 / per_row_s if per_row_s > 0 else math.inf
         return Point(memory_bytes, keys, 1.0 - miss_share, best, reads.pages_read, rate)
 
@@ -195,12 +217,11 @@ class _Study:
 class _SimulatedMemory:
     """The policy of `adaptive` over rows that are nothing but their code."""
 
-    def __init__(self, keys: int, memory_bytes: float) -> None:
+    def __init__(self, keys: int, counters: int) -> None:
         row_bytes = fixed_bytes_per_row(_SHADOW)
         rows_bytes = math.ceil(keys * (entry_bytes(keys) + row_bytes)) if keys else 0
         self._memory = RememberedRows(_SHADOW, rows_bytes, row_bytes)
-        counters = FrequencySketch.counters_fitting(int(memory_bytes * FREQUENCY_SHARE))
-        self._frequency = FrequencySketch(max(1, counters), period=NEVER)
+        self._frequency = FrequencySketch(counters, period=NEVER)
 
     def missed(self, codes: Numbers) -> tuple[int, Numbers]:
         """Play a step: how many of its rows were not answered, and which distinct codes had to be read."""
@@ -211,9 +232,9 @@ class _SimulatedMemory:
         ones = np.ones(len(missed), np.int64)
         rows = pa.RecordBatch.from_arrays([pa.array(missed)], schema=_SHADOW)
         memory.offer(rows, missed, np.arange(len(missed)), ones, self._frequency.estimate(missed))
-        if memory.is_due_for_aging:
-            memory.age()
-            self._frequency.halve()
+        if halvings := memory.halvings_due():
+            memory.age(halvings)
+            self._frequency.halve(halvings)
         return int(uses.sum()), missed
 
 
@@ -253,15 +274,3 @@ class _Reads:
         if self._sampled_share == 1.0:
             return float(len(np.unique(self._pages.page_numbers(codes))))
         return -self._page_count * math.expm1(keys * math.log1p(-1.0 / (self._page_count + 1.0)))
-
-
-def _places(codes: Numbers) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A place between 0 and 1 for each code, the same for the same code."""
-    bits = codes.astype(np.uint64) * _MIXER
-    bits = (bits ^ (bits >> np.uint64(29))) * _MIXER
-    return (bits >> np.uint64(11)).astype(np.float64) / float(1 << 53)
-
-
-def _halves(codes: Numbers, kept: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[Numbers, Any]]:
-    middle = len(codes) // 2
-    return [(codes[:middle], kept[:middle]), (codes[middle:], kept[middle:])]

@@ -3,7 +3,8 @@
 The papers' memory equations count rows; a program holds tables with gaps, work arrays and output under construction.
 A plan that is made with the equations and carried out by the operators would speak of two different h_S. So sizes are
 taken from where the operators take them: `joins.division.divide`, `WaitingRows.rows_fitting`, the capacity of
-`HeldKeys`. Nothing is allocated: a plan for a budget of many gigabytes costs as little as one for a megabyte.
+`HeldKeys`, the borders of adaptive's sweeps. Nothing is allocated: a plan for a budget of many gigabytes costs as
+little as one for a megabyte.
 
 Where MOIJ and SSBJ weigh a row of R against stream rows, the weights are the tables' real ones. A row of R in H_R is
 longer than on the disk, by its place in the index; the model knows one length, so it gets the longer one and a disk
@@ -17,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from semistream.budget import MemoryBudget
 from semistream.clock import VirtualClock
 from semistream.cost.base import Prediction, Sizes, Workload
@@ -26,12 +29,15 @@ from semistream.cost.symbols import UnitCosts
 from semistream.joins import adaptive, at_once, cachejoin, held_keys, inlj, optimised_x_hybridjoin, pcsrj, r_meshjoin
 from semistream.joins.balanced_store import ENTRIES_MIN
 from semistream.joins.base import JoinResources
-from semistream.joins.division import divide
+from semistream.joins.division import WAITING_ROWS_MIN, divide
 from semistream.joins.knowledge import whole_bytes
+from semistream.joins.matching import codes_of
+from semistream.joins.page_lists import PageLists
+from semistream.joins.sweeping import BORDER_STEP, REFILL, SweepDivision
 from semistream.joins.tuned_x_hybridjoin import usual_pinned_pages
 from semistream.joins.waiting import WaitingRows
 from semistream.joins.x_hybridjoin import PINNED_PAGES
-from semistream.relations.base import KeyBatch, Relation
+from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, Relation
 from semistream.relations.partitioned import PartitionedRelation
 from semistream.structures.hash_multimap import HashMultimap
 
@@ -40,6 +46,9 @@ Settings = Mapping[str, float]
 
 BALANCED = ("moij", "ssbj")
 """Algorithms that find their own split between H_S and H_R."""
+
+SAMPLED_PAGES = 16
+"""Pages that are read to learn how often keys repeat."""
 
 ROWS_PER_STEP = 8192
 """Stream rows that are worked on at once, as in a Spark worker."""
@@ -80,6 +89,16 @@ def workload_of(
     )
 
 
+def sampled_rows_per_key(relation: Relation) -> float:
+    """Rows that share a key, on average over a few pages; 1 where keys are unique, without reading."""
+    if relation.info.unique or not isinstance(relation, CyclicScan) or relation.segment_count == 0:
+        return 1.0
+    pages = np.unique(np.linspace(0, relation.segment_count - 1, SAMPLED_PAGES).astype(np.int64))
+    # Pages never split a key.
+    codes = [codes_of(relation.segment(int(page))) for page in pages]
+    return sum(map(len, codes)) / sum(len(np.unique(page)) for page in codes)
+
+
 def sizes_of(
     algorithm: str, relation: Relation, room: Room, settings: Settings | None = None, rows_per_key: float = 1.0
 ) -> Sizes:
@@ -97,9 +116,9 @@ def sizes_of(
     h_s_rows = max(1, WaitingRows.rows_fitting(waiting_bytes, room.stream_row_bytes))
     segments = int(given.get("parts", r_meshjoin.PARTS)) if algorithm == "r-meshjoin" else 1
     if algorithm in ("meshjoin", "r-meshjoin"):
-        # Every cell has the same number of rows; what is left over stays empty.
+        # Every cell has the same number of rows; what is left over stays empty, unless there is less than a row a cell.
         cells = max(1, relation.info.page_count) * segments
-        h_s_rows = max(1, h_s_rows // cells) * cells
+        h_s_rows = h_s_rows // cells * cells or h_s_rows
     return Sizes(
         h_s_rows=h_s_rows,
         page_rows=page_rows,
@@ -150,16 +169,42 @@ def _without_waiting(algorithm: str, relation: Relation, room: Room, page_rows: 
     module = {"inlj": inlj, "adaptive": at_once}[algorithm]
     rows = int(room.memory_bytes * module.WORK_SHARE) // module.WORK_BYTES_PER_ROW
     rows_per_step = max(1, min(room.rows_per_step, rows))
-    held_bytes = remembered_bytes(relation, room) if algorithm == "adaptive" else 0
+    if algorithm == "inlj":
+        return Sizes(page_rows=page_rows, rows_per_step=rows_per_step)
+    assert isinstance(relation, KeyBatch), "adaptive needs a relation that answers batches of keys"
+    page_fits = relation.info.page_bytes_max <= adaptive.division_of(relation, room.resources()).batch_bytes
     return Sizes(
-        page_rows=page_rows, h_r_rows=held_rows(relation, held_bytes, rows_per_key), rows_per_step=rows_per_step
+        page_rows=page_rows,
+        h_r_rows=held_rows(relation, remembered_bytes(relation, room), rows_per_key),
+        rows_per_step=rows_per_step,
+        page_fits=page_fits,
+        sweep_splits=_sweep_splits(relation, room, rows_per_key) if page_fits else (),
+        queue_node_bytes=PageLists.bytes_for(1),
     )
+
+
+def _sweep_splits(relation: Relation, room: Room, rows_per_key: float) -> tuple[tuple[float, float], ...]:
+    """Rows that wait and rows that are remembered, for every place of the border when adaptive sweeps."""
+    if not isinstance(relation, PageByKey) or not isinstance(relation, CyclicScan):
+        return ()
+    division = SweepDivision.of(relation, room.resources())
+    if relation.info.page_count < adaptive.SAMPLED_PAGES_MIN or division is None:
+        return ()
+    most_bytes = remembered_bytes(relation, room)
+    splits: dict[tuple[float, float], None] = {}
+    for border in range(round(1 / BORDER_STEP) + 1):
+        held_bytes = min(int(border * BORDER_STEP * division.store_bytes), most_bytes)
+        waiting_rows = PageLists.rows_fitting(division.store_bytes - held_bytes, room.stream_row_bytes)
+        if waiting_rows >= WAITING_ROWS_MIN:
+            # Rows come again when one of so many parts is free, so half of it is empty on average.
+            splits[waiting_rows * (1 - 0.5 / REFILL), held_rows(relation, held_bytes, rows_per_key)] = None
+    return tuple(splits)
 
 
 def remembered_bytes(relation: Relation, room: Room) -> int:
     """What `adaptive` gives to the rows it remembers."""
     assert isinstance(relation, KeyBatch), "adaptive needs a relation that answers batches of keys"
-    rows_bytes = adaptive.remembered_bytes(relation, room.memory_bytes, room.rows_per_step)
+    rows_bytes = adaptive.remembered_bytes(relation, room.resources())
     return max(0, min(rows_bytes, whole_bytes(relation)))
 
 

@@ -6,7 +6,8 @@ operator would split it (`planning.capacities`) and, where there is a choice, sp
 answers, reads for each stream row.
 
 The fastest is chosen. If several keep up with the arrival rate by `MARGIN`, more speed is worth nothing, and the one
-that lets rows wait the least is chosen; after that, the one that reads the least. A relation that an algorithm cannot
+that lets rows wait the shortest is chosen; after that, the one that reads the least. adaptive has two ways, and is
+billed for the one that is better in this sense. A relation that an algorithm cannot
 read, keys that repeat where they must not, too little memory: each gives a line with the reason instead of a bill.
 
 Not predicted: SSIJ, the partition join and the join of Derakhshan et al., which were published without a cost model.
@@ -19,12 +20,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from semistream.budget import format_bytes
+from semistream.cost import adaptive
 from semistream.cost.base import Prediction, Workload
 from semistream.cost.models import MODELS
 from semistream.cost.symbols import UnitCosts
 from semistream.errors import BudgetExceeded, InvalidOption
 from semistream.joins.registry import ALGORITHMS, Algorithm, Needs
-from semistream.planning.capacities import Room, Settings, predict_for
+from semistream.planning.capacities import Room, Settings, predict_for, sizes_of
 from semistream.planning.settings import best_setting
 from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, Relation
 
@@ -50,8 +52,10 @@ class Bill:
     reads_per_row: float = 0.0
     waiting_rows: float = 0.0
     """Stream rows that wait when the stream is as fast as the join."""
+    wait_s: float = 0.0
+    """How long they wait then, on average; shorter when the stream is slower."""
     keeps_up: bool = False
-    """With the arrival rate and a margin."""
+    """With the arrival rate, if one was given, and a margin."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class Choice:
     chosen: Bill
     bills: list[Bill]
     """Fastest first, those that were refused last."""
-    arrival_rows_per_s: float
+    arrival_rows_per_s: float | None
+    """None where the stream is taken to be as fast as the join."""
 
     def as_json(self) -> dict[str, Any]:
         """For one line of JSON."""
@@ -70,23 +75,29 @@ class Choice:
     def as_text(self) -> str:
         """A table with a line for each algorithm."""
         lines = [
-            f"{'algorithm':<24} {'rows/s':>12} {'memory':>10} {'hits':>6} {'reads/row':>10} {'waiting':>10}  keeps up"
+            f"{'algorithm':<24} {'rows/s':>12} {'memory':>10} {'hits':>6} {'reads/row':>10} {'waiting':>9}"
+            f" {'for ms':>8}  keeps up"
         ]
         for bill in self.bills:
             if bill.refused is not None:
                 lines.append(f"{bill.algorithm:<24} {bill.refused}")
                 continue
             mark = "  <- chosen" if bill == self.chosen else ""
+            verdict = "-" if self.arrival_rows_per_s is None else "yes" if bill.keeps_up else "no"
             lines.append(
                 f"{bill.algorithm:<24} {bill.service_rows_per_s:>12,.0f} {format_bytes(bill.memory_bytes):>10}"
-                f" {bill.hit_share:>6.1%} {bill.reads_per_row:>10.4f} {bill.waiting_rows:>10,.0f}"
-                f"  {'yes' if bill.keeps_up else 'no'}{mark}"
+                f" {bill.hit_share:>6.1%} {bill.reads_per_row:>10.4f} {bill.waiting_rows:>9,.0f}"
+                f" {1e3 * bill.wait_s:>8,.1f}  {verdict}{mark}"
             )
         return "\n".join(lines)
 
 
 def choose(
-    relation: Relation, room: Room, workload: Workload, unit_costs: UnitCosts, arrival_rows_per_s: float
+    relation: Relation,
+    room: Room,
+    workload: Workload,
+    unit_costs: UnitCosts,
+    arrival_rows_per_s: float | None = None,
 ) -> Choice:
     """Ask every model, and choose."""
     bills = [bill_of(one, relation, room, workload, unit_costs, arrival_rows_per_s) for one in ALGORITHMS.values()]
@@ -100,7 +111,7 @@ def choose(
         )
     enough = [bill for bill in possible if bill.keeps_up]
     if enough:
-        chosen = min(enough, key=lambda bill: (bill.waiting_rows, bill.reads_per_row))
+        chosen = min(enough, key=lambda bill: (bill.wait_s, bill.reads_per_row))
     else:
         chosen = max(possible, key=lambda bill: bill.service_rows_per_s)
     ordered = sorted(bills, key=lambda bill: (bill.refused is not None, -bill.service_rows_per_s))
@@ -113,10 +124,10 @@ def bill_of(
     room: Room,
     workload: Workload,
     unit_costs: UnitCosts,
-    arrival_rows_per_s: float,
+    arrival_rows_per_s: float | None,
 ) -> Bill:
     """What this algorithm would do, at its best split."""
-    refused = _refusal(algorithm, relation, room)
+    refused = refusal(algorithm, relation, room)
     if refused is not None:
         return Bill(algorithm.name, refused)
     ask = _asking(algorithm.name, relation, room, workload, unit_costs)
@@ -124,6 +135,12 @@ def bill_of(
     told = ask(settings)
     if told is None:
         return Bill(algorithm.name, f"{format_bytes(room.memory_bytes)} are too little for it")
+    wanted_rows_per_s = None if arrival_rows_per_s is None else MARGIN * arrival_rows_per_s
+    if algorithm.name == "adaptive" and wanted_rows_per_s is not None:
+        at_once = adaptive.predict_at_once(
+            workload, sizes_of(algorithm.name, relation, room, settings, workload.rows_per_key), unit_costs
+        )
+        told = at_once if at_once.keeps_up(wanted_rows_per_s) else told
     rows = told.w_n + told.w_s
     return Bill(
         algorithm.name,
@@ -133,7 +150,8 @@ def bill_of(
         hit_share=told.hit_share,
         reads_per_row=told.counts.pages_read / rows,
         waiting_rows=told.waiting_rows,
-        keeps_up=told.keeps_up(MARGIN * arrival_rows_per_s),
+        wait_s=told.waiting_rows / told.mu_rows_per_s,
+        keeps_up=wanted_rows_per_s is not None and told.keeps_up(wanted_rows_per_s),
     )
 
 
@@ -153,7 +171,7 @@ def _rate(told: Prediction | None) -> float:
     return told.mu_rows_per_s if told is not None else 0.0
 
 
-def _refusal(algorithm: Algorithm, relation: Relation, room: Room) -> str | None:
+def refusal(algorithm: Algorithm, relation: Relation, room: Room) -> str | None:
     """Why this algorithm is out of the question; None when it is not."""
     ways: dict[Needs, tuple[type, str]] = {
         "keys": (KeyBatch, "batches of keys"),

@@ -60,12 +60,35 @@ FILE_BYTES = 32 << 20
 SEED = 20_261
 
 
-def calibrate_here(clock: Clock, directory: Path | None = None) -> Calibration:
-    """Measure all unit costs on this machine, reads in `directory` or where temporary files are kept."""
+def calibrate_here(
+    clock: Clock, directory: Path | None = None, on_operation: Callable[[str], None] | None = None
+) -> Calibration:
+    """Measure all unit costs on this machine, reads in `directory` or where temporary files are kept.
+
+    `on_operation` is told of every operation before it is measured.
+    """
+    tell = on_operation or (lambda _: None)
     with tempfile.TemporaryDirectory(dir=directory) as where, _ReadFile(Path(where) / "pages") as file:
-        at_random = {size: _reads(file, size, sequential=False) for size in READ_BYTES}
-        in_sequence = {size: _reads(file, size, sequential=True) for size in READ_BYTES}
-        return calibrate(operations(), at_random, in_sequence, clock)
+        return calibrate(
+            {symbol: _told(symbol, operation, tell) for symbol, operation in operations().items()},
+            {b: _told(f"c_io, {b} bytes at random", _reads(file, b, sequential=False), tell) for b in READ_BYTES},
+            {b: _told(f"c_io, {b} bytes in sequence", _reads(file, b, sequential=True), tell) for b in READ_BYTES},
+            clock,
+        )
+
+
+def _told(name: str, operation: Operation, tell: Callable[[str], None]) -> Operation:
+    """The same operation, of which somebody is told when it is first done."""
+    is_new = True
+
+    def done(repeat: int, clock: Clock) -> tuple[float, float]:
+        nonlocal is_new
+        if is_new:
+            is_new = False
+            tell(name)
+        return operation(repeat, clock)
+
+    return done
 
 
 def operations() -> dict[str, Operation]:

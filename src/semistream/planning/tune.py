@@ -25,6 +25,7 @@ import numpy as np
 
 from semistream.clock import VirtualClock
 from semistream.cost.base import Workload
+from semistream.cost.symbols import UnitCosts
 from semistream.errors import BudgetExceeded, InvalidOption, check_choice
 from semistream.joins.base import Numbers
 from semistream.joins.registry import ALGORITHMS
@@ -46,6 +47,9 @@ HOPELESS_SHARE = 0.5
 
 RelationOf = Callable[[int], Relation]
 """The relation with pages of so many rows."""
+
+Stream = Numbers | Callable[[int], Numbers]
+"""Codes, or a function that draws so many of them: each split needs a stream of its own length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,13 @@ class Tuner:
     workload: Workload
     room: Room
     io: IoProfile
+    unit_costs: UnitCosts | None = None
+    """Prices of the operations, reads included; by default those of a usual machine with this device."""
+
+    @property
+    def prices(self) -> UnitCosts:
+        """What operations take, for the model and for the clock."""
+        return self.unit_costs or typical(self.io)
 
     def predicted(self, algorithm: str, page_rows: int, settings: Settings) -> Trial | None:
         """What the model says of a split; None where it does not fit."""
@@ -117,14 +128,15 @@ class Tuner:
             sizes = sizes_of(algorithm, relation, self.room, settings, self.workload.rows_per_key)
         except BudgetExceeded:
             return None
-        told = predict_for(algorithm, relation, self.room, self.workload, typical(self.io), settings)
+        told = predict_for(algorithm, relation, self.room, self.workload, self.prices, settings)
         return Trial(page_rows, dict(settings), sizes.h_s_rows, sizes.h_r_rows, told.hit_share, told.mu_rows_per_s)
 
-    def measured(self, trial: Trial, algorithm: str, codes: Numbers) -> Trial:
+    def measured(self, trial: Trial, algorithm: str, stream: Stream) -> Trial:
         """The same with the rate of a run over a stream of these codes."""
         clock = VirtualClock()
         relation = MeteredRelation(self.relation_of(trial.page_rows), self.io, clock)
-        needed = int(PASSAGES_MIN * trial.h_s_rows / (1.0 - trial.hit_share))
+        needed = rows_needed(trial)
+        codes = stream(needed) if callable(stream) else stream
         if len(codes) < needed:
             raise InvalidOption(
                 "the stream is too short to measure a steady rate",
@@ -133,16 +145,29 @@ class Tuner:
                 hint="give a longer stream, or less memory",
             )
         join = ALGORITHMS[algorithm].build(relation, self.room.resources(clock), **trial.settings)
-        timed = run_timed(join, codes, np.zeros(len(codes)), clock, charge_of(typical(self.io)))
+        timed = run_timed(join, codes, np.zeros(len(codes)), clock, charge_of(self.prices))
         end = len(codes) - int(trial.h_s_rows)
         rate = timed.rate_between(end // 2, end)
         return replace(trial, measured_rows_per_s=rate)
 
 
+def rows_needed(trial: Trial) -> int:
+    """Stream rows without which a run would only measure how memory is filled."""
+    return int(PASSAGES_MIN * trial.h_s_rows / (1.0 - trial.hit_share)) + 1
+
+
 def tune(
-    algorithm: str, tuner: Tuner, codes: Numbers, page_rows: Sequence[int], measured_points: int = MEASURED_POINTS
+    algorithm: str,
+    tuner: Tuner,
+    stream: Stream,
+    page_rows: Sequence[int],
+    measured_points: int = MEASURED_POINTS,
+    on_trial: Callable[[int, int], None] | None = None,
 ) -> Tuning:
-    """Find the best page size of these and the best setting, by the model and by runs over a stream of `codes`."""
+    """Find the best page size of these and the best setting, by the model and by runs over a stream.
+
+    `on_trial` is told of every run before it begins: its number, and how many there are.
+    """
     check_choice("algorithm", algorithm, SETTINGS)
     best = best_by_model(algorithm, tuner, page_rows)
     grid = [best]
@@ -150,7 +175,11 @@ def tune(
         values = values_of(algorithm, tuner.relation_of(size), tuner.room, measured_points)
         trials = (tuner.predicted(algorithm, size, settings) for settings in values)
         grid += [trial for trial in trials if trial is not None and trial != best and _has_hope(trial, best)]
-    measured = [tuner.measured(trial, algorithm, codes) for trial in grid]
+    measured = []
+    for number, trial in enumerate(grid, start=1):
+        if on_trial is not None:
+            on_trial(number, len(grid))
+        measured.append(tuner.measured(trial, algorithm, stream))
     fastest = max(measured, key=lambda trial: trial.measured_rows_per_s or 0.0)
     ordered = sorted(measured, key=lambda trial: (trial.page_rows, *trial.settings.values()))
     return Tuning(algorithm, measured[0], fastest, ordered)

@@ -54,6 +54,8 @@ class RelationInfo:
     """Pages, which are also the segments of a cyclic scan."""
     page_bytes_max: int
     """Bytes of the largest page."""
+    partition_count: int = 1
+    """Hash partitions, each of which can be read as a relation of its own; see `semistream.relations.partitioned`."""
 
 
 class Relation(Protocol):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 
@@ -54,6 +55,9 @@ class MeteredRelation(WrappedRelation):
         self._profile = profile
         self._clock = clock
         self._next_segment: int | None = None
+
+    def _wrapped(self, part: Relation) -> Self:
+        return self._kind(part, self._profile, self._clock)
 
     def _read_page(self, code: int) -> pa.RecordBatch:
         page = super()._read_page(code)

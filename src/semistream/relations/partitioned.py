@@ -1,7 +1,9 @@
 """R in N parts by a hash of the key, each part a relation of its own.
 
 PCSRJ joins every part by itself, side by side. Everybody else reads the whole as if it were one relation: a key is
-looked for in its part, a scan goes through one part after the other, and the rows of many keys are merged.
+looked for in its part, a scan goes through one part after the other, and the rows of many keys are merged. The parts
+may be relations of any kind (`PartitionedRelation`) or ranges of pages of one file (`arrow_file.reader`);
+`partitions_of` finds them behind wrappers, too.
 
 The hash that chooses the part is not the one that places codes in hash tables (`semistream.structures.hash_multimap`):
 with the same hash, the codes of one part would crowd into a fraction of a table's slots.
@@ -10,8 +12,9 @@ Two things are different from a relation in one piece. Segments ascend by code w
 hold *all* keys of R between its first and its last: what is absent from a page is absent from R only if the page is
 the key's own. `page_numbers` tells.
 
-Memory of `rows_for`: one batch of each part and what is merged from them, together within `bytes_max` unless single
-rows are larger.
+Memory of `PartitionedRelation.rows_for`: one batch of each part and what is merged from them, together within
+`bytes_max` unless single rows are larger. So its batches become small, and merging them slow, where parts are very
+many; the parts of a file are not merged but read as one.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +49,19 @@ def partition_of(codes: Codes, partition_count: int) -> Codes:
     # The upper half of the hash, scaled to the number of parts; a remainder would look at the low bits only.
     upper = hashed.view(np.uint64) >> np.uint64(32)
     return ((upper * np.uint64(partition_count)) >> np.uint64(32)).astype(np.int64)
+
+
+def partitions_of(relation: Any) -> tuple[Any, ...]:
+    """The parts of a relation, which can be read as it can; itself if it has none."""
+    return getattr(relation, "partitions", ()) or (relation,)
+
+
+def places_by_partition(codes: Codes, partition_count: int) -> dict[int, Codes]:
+    """Where the codes of each part stand, in their order; parts without any are left out."""
+    numbers = partition_of(codes, partition_count)
+    places = np.argsort(numbers, kind="stable")
+    begins = np.searchsorted(numbers[places], np.arange(partition_count + 1))
+    return {number: places[begin:end] for number, (begin, end) in enumerate(pairwise(begins.tolist())) if begin < end}
 
 
 class PartitionedRelation:
@@ -80,10 +96,11 @@ class PartitionedRelation:
     def page_numbers(self, codes: Codes) -> Codes:
         """Return for each code the number of the page on which its rows stand, or would stand."""
         numbers = np.zeros(len(codes), np.int64)
-        for part, first, places in zip(self.partitions, self._first_segments, self._places(codes), strict=False):
+        for number, places in places_by_partition(codes, len(self.partitions)).items():
+            part = self.partitions[number]
             # In an empty part nothing can stand: any page shows that a key of it is absent.
             if part.segment_count:
-                numbers[places] = first + part.page_numbers(codes[places])
+                numbers[places] = self._first_segments[number] + part.page_numbers(codes[places])
         return numbers
 
     @property
@@ -104,9 +121,8 @@ class PartitionedRelation:
         # What is read and what is merged exist at once.
         part_bytes = max(1, bytes_max // (2 * len(self.partitions)))
         readers = [
-            _Reader(part.rows_for(codes[places], part_bytes), self.schema)
-            for part, places in zip(self.partitions, self._places(codes), strict=True)
-            if len(places)
+            _Reader(self.partitions[number].rows_for(codes[places], part_bytes), self.schema)
+            for number, places in places_by_partition(codes, len(self.partitions)).items()
         ]
         while readers := [reader for reader in readers if len(reader.rows)]:
             # Up to the first end of a batch everything is here.
@@ -120,11 +136,6 @@ class PartitionedRelation:
         changed = [part.changed_since(version) for part in self.partitions]
         known = [codes for codes in changed if codes is not None]
         return np.sort(np.concatenate(known)) if len(known) == len(changed) else None
-
-    def _places(self, codes: Codes) -> list[Codes]:
-        """Where the codes of each part stand, in their order."""
-        parts = partition_of(codes, len(self.partitions))
-        return [np.flatnonzero(parts == number) for number in range(len(self.partitions))]
 
 
 def split_in_memory(
@@ -201,4 +212,5 @@ def _info_of_all(infos: Sequence[RelationInfo]) -> RelationInfo:
         row_bytes_max=max(info.row_bytes_max for info in infos),
         page_count=sum(info.page_count for info in infos),
         page_bytes_max=max(info.page_bytes_max for info in infos),
+        partition_count=len(infos),
     )

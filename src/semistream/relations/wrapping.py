@@ -3,13 +3,15 @@
 Whoever asks `isinstance(relation, KeyBatch)` must get the same answer for a wrapped relation. Methods are found on
 the class, so there is one class for each wrapper and each set of ways, made when it is first needed.
 
-A wrapper overrides the `_read_…` methods; the public ones come from the parts below, as far as the inner relation has
-them.
+A wrapper overrides the `_read_…` methods; the public ones come from the mixins below, as far as the inner relation has
+them. Hash partitions show through: each is wrapped as the whole is, by `_wrapped`, which a wrapper overrides if it is
+made with more than its inner relation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
@@ -29,10 +31,12 @@ class WrappedRelation:
     """A relation in front of another; reads pass through."""
 
     _inner: Any
+    _kind: type[Self]
+    """The class of wrapper, without regard to the ways it has."""
 
     def __new__(cls, inner: Relation, *_: Any, **__: Any) -> Self:
         """Choose the class that has the ways of `inner`."""
-        ways = tuple(part for protocol, part in _PARTS if isinstance(inner, protocol))
+        ways = tuple(way for protocol, way in _WAYS if isinstance(inner, protocol))
         return cast("Self", object.__new__(_class_with(cls, ways)))
 
     def __init__(self, inner: Relation) -> None:
@@ -53,6 +57,14 @@ class WrappedRelation:
     def page_reads(self) -> int | None:
         """Pages the store at the bottom has touched; None when it does not count them."""
         return getattr(self._inner, "page_reads", None)
+
+    @cached_property
+    def partitions(self) -> tuple[Self, ...]:
+        """The hash partitions of the inner relation, each behind a wrapper of its own; none where it has none."""
+        return tuple(self._wrapped(part) for part in getattr(self._inner, "partitions", ()))
+
+    def _wrapped(self, part: Relation) -> Self:
+        return self._kind(part)
 
     def _read_page(self, code: int) -> pa.RecordBatch:
         return self._inner.page_for(code)
@@ -110,7 +122,7 @@ class _KnowsChanges(WrappedRelation):
         return changed
 
 
-_PARTS: tuple[tuple[Any, type[WrappedRelation]], ...] = (
+_WAYS: tuple[tuple[Any, type[WrappedRelation]], ...] = (
     (PageByKey, _ReadsPages),
     (CyclicScan, _ReadsSegments),
     (KeyBatch, _ReadsRows),
@@ -124,5 +136,6 @@ _classes: dict[tuple[type[WrappedRelation], ...], type[WrappedRelation]] = {}
 def _class_with(wrapper: type[WrappedRelation], ways: tuple[type[WrappedRelation], ...]) -> type[WrappedRelation]:
     bases = (wrapper, *ways)
     if bases not in _classes:
-        _classes[bases] = type(wrapper.__name__, bases, {"__module__": wrapper.__module__, "__doc__": wrapper.__doc__})
+        content = {"__module__": wrapper.__module__, "__doc__": wrapper.__doc__, "_kind": wrapper}
+        _classes[bases] = type(wrapper.__name__, bases, content)
     return _classes[bases]

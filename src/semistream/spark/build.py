@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from semistream.errors import ColumnNotFound, InvalidOption, did_you_mean
-from semistream.relations.building.build import BuildProgress, BuildReport, build_relation
+from semistream.relations.building.build import BuildProgress, BuildReport, build_relation, check_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,6 +42,7 @@ def build_from_dataframe(
     out: str | Path,
     columns: Sequence[str] | None,
     key: str | Sequence[str],
+    partitions: int,
     on_progress: Callable[[BuildProgress], None] | None,
     **options: Any,
 ) -> BuildReport:
@@ -53,6 +54,7 @@ def build_from_dataframe(
             allowed="a batch DataFrame",
             hint="build it inside `foreachBatch`, once for each version",
         )
+    check_partitions(partitions)
     keys = [key] if isinstance(key, str) else list(key)
     wanted = df.columns if columns is None else list(dict.fromkeys([*keys, *columns]))
     _check_columns(df, [*keys, *wanted])
@@ -61,7 +63,9 @@ def build_from_dataframe(
     staging = target.parent / f".{target.name}-from-spark-{uuid.uuid4().hex}"
     try:
         _write(df.select(*("`" + name.replace("`", "``") + "`" for name in wanted)), staging)
-        return build_relation(staging, key=key, out=target, columns=columns, on_progress=on_progress, **options)
+        return build_relation(
+            staging, key=key, out=target, columns=columns, partitions=partitions, on_progress=on_progress, **options
+        )
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

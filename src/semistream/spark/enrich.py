@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, PySparkRuntimeError, PySparkTypeEr
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidOption, check_option_names
@@ -27,6 +27,7 @@ from semistream.spark import worker
 from semistream.spark.counts import CARRIES_ROW, observed
 from semistream.spark.environment import arrow_batch_rows, ensure_workers_can_import, worker_count
 from semistream.spark.plan import (
+    BY_PARTITION,
     HIDDEN,
     EnrichPlan,
     LookupPlan,
@@ -71,7 +72,8 @@ def enrich(
             one's key: `[products.on("product_id"), weather.on("origin", "hour")]`. A list costs one pass.
         on: Columns of `df` that hold the key of a single relation; by default those with the names of its key.
         memory: Bytes that all Python workers of one executor together may hold, such as `"256MB"`.
-        algorithm: Which join; `"auto"` is right unless you are comparing algorithms.
+        algorithm: Which join; `"auto"` is right unless you are comparing algorithms. `"pcsrj"` joins each hash
+            partition of the relation in a task of its own, for which it shuffles the stream.
         on_miss: What happens to a row without a partner. `"null"` keeps it with nulls, `"drop"` leaves it out,
             `"default"` fills in `defaults`, `"error"` stops the query. A null key never has a partner.
         defaults: Values by output column for `on_miss="default"`.
@@ -145,6 +147,12 @@ def lookup(
             given='on_miss="drop"',
             allowed='"null", "default" or "error"',
             hint="filter on the struct being null, or use `enrich`",
+        )
+    if algorithm == BY_PARTITION:
+        raise InvalidOption(
+            "a lookup cannot send rows to the task of their hash partition",
+            given=f"algorithm={BY_PARTITION!r}",
+            hint="use `enrich`, or another algorithm",
         )
     if on_miss == "default" and not relation.unique:
         raise InvalidOption(
@@ -304,9 +312,20 @@ def _by_rows(df: DataFrame, plan: EnrichPlan) -> DataFrame:
     added = [field for p in plan.lookups for field in _struct_of(p).fields]
     stream = [StructField(field.name, field.dataType, nullable=True) for field in df.schema.fields]
     result = StructType([*stream, *added, StructField(HIDDEN, _COUNTS)])
+    body = worker.rows(plan)
+    if plan.lookups[0].is_by_partition:
+        df, body = _shared_out(df, plan), worker.rows_by_partition(plan)
     # `mapInArrow` reads names as expressions: a dot or a backtick would lead it astray, a plain name does not.
     plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
-    return plain.mapInArrow(_with_names(worker.rows(plan), df.columns, result.names), result)
+    return plain.mapInArrow(_with_names(body, df.columns, result.names), result)
+
+
+def _shared_out(df: DataFrame, plan: EnrichPlan) -> DataFrame:
+    """The rows of each hash partition in a task of their own, with its number in one more column."""
+    lookup = plan.lookups[0].lookup
+    number = _arrow_udf(worker.partition_numbers(plan), IntegerType())
+    numbered = df.withColumn(HIDDEN, number(*(_column(column) for column in lookup.on)))
+    return numbered.repartitionById(lookup.relation.info.partition_count, F.col(HIDDEN))
 
 
 def _check_crossing(df: DataFrame) -> None:

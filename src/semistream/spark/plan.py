@@ -8,6 +8,8 @@ Two ways lead through Python, and the plan says which:
 - **answers**: only key columns cross to Python and one struct a row comes back. Needs unique keys, memory for the
   answer to a whole Arrow batch at once, however large its rows turn out to be, and an algorithm that lets no row wait.
 - **rows**: whole rows cross both ways and any number may come back, in pieces as small as the memory requires.
+
+`algorithm="auto"` is decided here as well, for each relation on its own: `semistream.planning.auto` says how.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -30,15 +32,22 @@ from semistream.errors import (
     did_you_mean,
 )
 from semistream.joins.at_once import OUTPUT_SHARE
-from semistream.joins.driver import ON_MISS, OPEN_ROW_BYTES, OnMiss
-from semistream.joins.registry import algorithm_named
+from semistream.joins.driver import OPEN_ROW_BYTES
+from semistream.joins.output import ON_MISS, OnMiss
+from semistream.joins.registry import AUTO, algorithm_named
 from semistream.joins.x_hybridjoin import require_unique
 from semistream.keys import KeyCodec, check_same_family
+from semistream.planning.auto import choose_blindly
+from semistream.planning.capacities import ROWS_PER_STEP, Room
 from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.handle import Lookup, RelationHandle, payload_schema
+from semistream.relations.partitioned import partitions_of
 
 HIDDEN = "__semistream"
 """Name of the column that carries answers and counts through Spark."""
+
+BY_PARTITION = "pcsrj"
+"""The algorithm that joins each hash partition of a relation in a task of its own."""
 
 VARIABLE_BYTES = 24
 """What a string or a nested value in a stream is taken for."""
@@ -75,13 +84,20 @@ class LookupPlan:
         exact = self.codec.exact and KeyCodec(relation.key_types, relation.key).exact
         return () if exact else relation.key
 
+    @property
+    def is_by_partition(self) -> bool:
+        """Whether each task joins rows of one hash partition, and reads that one only."""
+        return self.algorithm == BY_PARTITION
+
     def open(self, version: int) -> ArrowFileRelation:
         """Open a version of the relation as it will be read, with the key where that is verified."""
         return self.lookup.relation.open(version, with_key=bool(self.verify_key))
 
     def least_memory_bytes(self, version: int) -> int:
         """The least memory with which a worker can join this version."""
-        return algorithm_named(self.algorithm).least_memory_bytes(self.open(version), self.stream_row_bytes)
+        whole, algorithm = self.open(version), algorithm_named(self.algorithm)
+        parts = partitions_of(whole) if self.is_by_partition else (whole,)
+        return max(algorithm.least_memory_bytes(part, self.stream_row_bytes) for part in parts)
 
     @property
     def payload(self) -> pa.Schema:
@@ -104,7 +120,7 @@ class EnrichPlan:
     """Rows of an Arrow batch that Spark sends."""
     way: Way
     reason: str
-    """Why this way."""
+    """Why this way and, where that was left to us, why these algorithms."""
 
 
 def make_plan(
@@ -126,6 +142,8 @@ def make_plan(
     _check_names(stream, lookups)
     for lookup in lookups:
         _check_key(stream, lookup)
+    if chosen.name == BY_PARTITION:
+        _check_partitions(lookups)
     checked = _checked_defaults(lookups, on_miss, defaults)
     shares = _memory_shares(lookups, memory_bytes)
     for lookup in lookups:
@@ -145,10 +163,33 @@ def make_plan(
     )
     # Executors mostly run on machines like this one.
     probable_workers = workers or os.cpu_count() or 1
+    choices: list[str] = []
+    if algorithm == AUTO:
+        plans, choices = _choose_algorithms(plans, memory_bytes // probable_workers, batch_rows)
     for plan in plans:
         _check_memory(plan, memory_bytes, probable_workers)
-    way, reason = _choose_way(plans, memory_bytes // probable_workers, batch_rows)
+    way, why = _choose_way(plans, memory_bytes // probable_workers, batch_rows)
+    reason = "; ".join([why, *choices])
     return EnrichPlan(_identity(plans, memory_bytes), plans, memory_bytes, workers, batch_rows, way, reason)
+
+
+def _choose_algorithms(
+    plans: Sequence[LookupPlan], worker_bytes: int, batch_rows: int
+) -> tuple[tuple[LookupPlan, ...], list[str]]:
+    """The same plans with the algorithm that suits each relation best, and why."""
+    fitting_plans, choices = [], []
+    for plan in plans:
+        info = plan.lookup.relation.info
+        room = Room(int(worker_bytes * plan.memory_share), plan.stream_row_bytes, batch_rows or ROWS_PER_STEP)
+        choice = choose_blindly(plan.open(info.version), room)
+        # A worker without a seat has half (see `_check_memory`); what then has too little for a page is not for it.
+        fitting = replace(plan, algorithm=choice.algorithm)
+        if 2 * fitting.least_memory_bytes(info.version) > room.memory_bytes:
+            fitting = plan
+            choice = replace(choice, reason=f"{plan.algorithm} is taken, for the memory is too small for others")
+        fitting_plans.append(fitting)
+        choices.append(f"for {info.name!r} {choice.reason}")
+    return tuple(fitting_plans), choices
 
 
 def _identity(plans: Sequence[LookupPlan], memory_bytes: int) -> str:
@@ -174,6 +215,27 @@ def _check_key(stream: pa.Schema, lookup: Lookup) -> None:
     relation = lookup.relation
     for stream_column, key_column, key_type in zip(lookup.on, relation.key, relation.key_types, strict=True):
         check_same_family({stream_column: stream.field(stream_column).type}, {key_column: key_type})
+
+
+def _check_partitions(lookups: Sequence[Lookup]) -> None:
+    """Refuse what cannot be joined partition by partition."""
+    if len(lookups) > 1:
+        raise InvalidOption(
+            f"{BY_PARTITION} shares a stream out by the key of one relation",
+            given=f"{len(lookups)} relations",
+            allowed="one",
+            hint="enrich with one after the other",
+        )
+    info = lookups[0].relation.info
+    if info.partition_count == 1:
+        raise InvalidOption(
+            f"{BY_PARTITION} joins each hash partition of a relation in a task of its own, "
+            f"and relation {info.name!r} is not in partitions",
+            given="1 partition",
+            allowed="2 or more",
+            hint="build it anew with `semistream index … --partitions N` or `build_relation(…, partitions=N)`, where N "
+            "is the number of tasks that run at a time, or a few times as many",
+        )
 
 
 def check_argument_count(relation: RelationHandle, given: int) -> None:

@@ -8,12 +8,15 @@ At the start of a task each relation is pinned to one version. In a streaming qu
 get there decides, by a lease in the relation's directory; all others, and any replay of the batch, read the lease. In
 a batch query the version was pinned when it was planned.
 
+Where an algorithm joins by hash partition, the stream was shared out before, by the number that `partition_numbers`
+gives to each row, and a task joins the rows of one partition with that partition alone. A worker remembers rows of the
+partition it served last. Spark hands tasks to any worker, so they help the next task only if it is of the same one.
+
 Counts travel as a list of integers beside the first row of each answer, so that Spark can sum them up in `observe`.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,19 +26,20 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
-from semistream.budget import MemoryBudget, format_bytes
+from semistream.budget import MemoryBudget
 from semistream.clock import RealClock
-from semistream.errors import RelationRefused
 from semistream.joins.balance import Balance
 from semistream.joins.base import JoinResources
-from semistream.joins.driver import JoinDriver, OutputColumns
+from semistream.joins.driver import JoinDriver
+from semistream.joins.output import OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.leases import pin_version
-from semistream.relations.arrow_file.reader import ArrowFileRelation
+from semistream.relations.partitioned import partition_of
 from semistream.spark.counts import BatchCounts, LookupCounts, counts_column
 from semistream.spark.plan import EnrichPlan, LookupPlan
 from semistream.spark.seats import NO_SEAT, leave_seat, take_seat
+from semistream.spark.versions import newest_fitting_version
 
 IDLE_S_MAX = 60.0
 """An enrichment that got no task for this long is forgotten when another one gets a task."""
@@ -43,7 +47,6 @@ IDLE_S_MAX = 60.0
 SEATLESS_SHARE = 1 / 8
 """Part of a worker's memory that is set aside for joining without a seat; more only where a row would not fit."""
 
-_log = logging.getLogger(__name__)
 _clock = RealClock()
 _served: dict[str, _Served] = {}
 
@@ -57,7 +60,7 @@ def answers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     """The body of the Arrow UDF behind `enrich`: key columns in, a struct of structs out."""
 
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        served = _serve(plan)
+        served = _serve(plan, rows_may_wait=False)
         for batch in batches:
             for columns in served.cut(_as_columns(batch)):
                 yield served.answer(columns)
@@ -69,7 +72,7 @@ def structs(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     """The body of the Arrow UDF behind `lookup` for unique keys: key columns in, one struct a row out."""
 
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        served = _serve(plan)
+        served = _serve(plan, rows_may_wait=False)
         for batch in batches:
             for columns in served.cut(_as_columns(batch)):
                 yield served.structs(columns)[0]
@@ -81,7 +84,7 @@ def lists(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     """The body of the Arrow UDF behind `lookup` for keys that repeat: key columns in, a list of structs a row out."""
 
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        served = _serve(plan)
+        served = _serve(plan, rows_may_wait=False)
         for batch in batches:
             for columns in served.cut(_as_columns(batch)):
                 yield served.lists(columns)
@@ -93,7 +96,7 @@ def rows(plan: EnrichPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
     """The body of `mapInArrow` behind `enrich`: rows in, joined rows out."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        served = _serve(plan)
+        served = _serve(plan, rows_may_wait=True)
         schema: pa.Schema | None = None
         for batch in batches:
             schema = batch.schema
@@ -102,6 +105,51 @@ def rows(plan: EnrichPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
             yield from served.drain(schema)
 
     return run
+
+
+def partition_numbers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
+    """The body of the Arrow UDF that shares a stream out: key columns in, the hash partition of each row out."""
+
+    def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        lookup = plan.lookups[0]
+        codec, partition_count = lookup.codec, lookup.lookup.relation.info.partition_count
+        for batch in batches:
+            encoded = codec.encode(_as_columns(batch))
+            # A null has no partner anywhere, but a task that is repeated must send its row the same way.
+            codes = encoded.codes if encoded.null is None else np.where(encoded.null, 0, encoded.codes)
+            yield pa.array(partition_of(codes, partition_count).astype(np.int32))
+
+    return run
+
+
+def rows_by_partition(plan: EnrichPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """As `rows`, for batches whose last column is the hash partition of each row."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        served = _serve(plan, rows_may_wait=True)
+        schema: pa.Schema | None = None
+        partition: int | None = None
+        for batch in batches:
+            stream = batch.select(batch.schema.names[:-1])
+            for number, of_partition in _split_by_partition(stream, batch.column(batch.num_columns - 1)):
+                if number != partition:
+                    if schema is not None:
+                        yield from served.drain(schema)
+                    served.turn_to_partition(number)
+                    partition, schema = number, stream.schema
+                yield from served.push(of_partition)
+        if schema is not None:
+            yield from served.drain(schema)
+
+    return run
+
+
+def _split_by_partition(stream: pa.RecordBatch, column: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each partition; of one only, unless something behind our back has put tasks together."""
+    numbers = column.to_numpy()
+    for number in np.unique(numbers).tolist():
+        own = numbers == number
+        yield number, stream if own.all() else stream.filter(pa.array(own))
 
 
 def _as_columns(batch: Any) -> tuple[pa.Array, ...]:
@@ -114,13 +162,15 @@ def _as_columns(batch: Any) -> tuple[pa.Array, ...]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _serve(plan: EnrichPlan) -> _Served:
+def _serve(plan: EnrichPlan, *, rows_may_wait: bool) -> _Served:
     now_s = _clock.now_s()
-    for other_id in [i for i, other in _served.items() if now_s - other.used_at_s > IDLE_S_MAX and i != plan.id]:
+    # What is divided for answers in one piece does not serve for rows that wait.
+    served_id = f"{plan.id}-{'rows' if rows_may_wait else 'answers'}"
+    for other_id in [i for i, other in _served.items() if now_s - other.used_at_s > IDLE_S_MAX and i != served_id]:
         leave_seat(other_id, _served.pop(other_id).seat)
-    if plan.id not in _served:
-        _served[plan.id] = _Served(plan)
-    served = _served[plan.id]
+    if served_id not in _served:
+        _served[served_id] = _Served(served_id, plan, rows_may_wait)
+    served = _served[served_id]
     served.used_at_s = now_s
     served.begin_task()
     return served
@@ -129,14 +179,15 @@ def _serve(plan: EnrichPlan) -> _Served:
 class _Served:
     """One enrichment in this process."""
 
-    def __init__(self, plan: EnrichPlan) -> None:
+    def __init__(self, served_id: str, plan: EnrichPlan, rows_may_wait: bool) -> None:
         self._plan = plan
         workers = plan.workers or os.cpu_count() or 1
-        self.seat = take_seat(plan.id, workers)
+        self.seat = take_seat(served_id, workers)
         self.used_at_s = 0.0
         worker_bytes = plan.memory_bytes / workers
         self._lookups = [
-            _ServedLookup(p, int(worker_bytes * p.memory_share), self.seat, plan.batch_rows) for p in plan.lookups
+            _ServedLookup(p, int(worker_bytes * p.memory_share), self.seat, plan.batch_rows, rows_may_wait)
+            for p in plan.lookups
         ]
         self._rows_in = 0
 
@@ -148,6 +199,10 @@ class _Served:
         for lookup in self._lookups:
             lookup.begin_task(query_id, batch_id)
         self._rows_in = 0
+
+    def turn_to_partition(self, number: int) -> None:
+        """Join the rows that follow with this hash partition of the relation; no row waits."""
+        self._lookups[0].be_open(number)
 
     # Answers ---------------------------------------------------------------------------------------------------------
 
@@ -230,22 +285,26 @@ class _Served:
 class _ServedLookup:
     """One lookup in this process, at one version of its relation."""
 
-    def __init__(self, plan: LookupPlan, lookup_bytes: int, seat: int, batch_rows: int) -> None:
+    def __init__(self, plan: LookupPlan, lookup_bytes: int, seat: int, batch_rows: int, rows_may_wait: bool) -> None:
         self.plan = plan
+        self._rows_may_wait = rows_may_wait
         # What a worker without a seat may hold; those with one have no less.
         self._seatless_bytes = max(
             int(lookup_bytes * SEATLESS_SHARE), plan.least_memory_bytes(plan.lookup.relation.info.version)
         )
         self._memory_bytes = self._seatless_bytes if seat == NO_SEAT else lookup_bytes - self._seatless_bytes
         self._batch_rows = batch_rows if batch_rows > 0 else 10_000
+        self._pinned: tuple[int, tuple[int, int] | None] = (-1, None)
+        """The version that this task must see, and its edition."""
         self._version = -1
         self._edition: tuple[int, int] | None = None
+        self._partition: int | None = None
         self._info = plan.lookup.relation.info
         self.driver: JoinDriver
         self.budget: MemoryBudget
 
     def begin_task(self, query_id: str | None, batch_id: str | None) -> None:
-        """Open the version that this task must see, unless it is open; drop what a failed task left behind."""
+        """Pin the version that this task must see, and open it unless the task will say which partition."""
         handle = self.plan.lookup.relation
         directory = RelationDirectory(handle.path)
         version = handle.info.version
@@ -253,11 +312,17 @@ class _ServedLookup:
             version = pin_version(
                 directory, query_id, int(batch_id), lambda: newest_fitting_version(self.plan, self._seatless_bytes)
             )
-        edition = directory.edition(version)
+        self._pinned = version, directory.edition(version)
+        if not self.plan.is_by_partition:
+            self.be_open(None)
+
+    def be_open(self, partition: int | None) -> None:
+        """Open the pinned version, or one partition of it, unless it is open; drop what a failed task left behind."""
+        version, edition = self._pinned
         # Rows that are gone from the directory stay readable where they are open.
-        is_open = version == self._version and edition in (self._edition, None)
+        is_open = (version, partition) == (self._version, self._partition) and edition in (self._edition, None)
         if not is_open or not self.driver.is_idle:
-            self._open(version)
+            self._open(version, partition)
             self._edition = edition
         self._counted = self._totals()
 
@@ -267,17 +332,18 @@ class _ServedLookup:
         info = self._info
         return self.driver.answer_rows_max(info.row_bytes_max * max(1, info.rows_per_code_max))
 
-    def _open(self, version: int) -> None:
+    def _open(self, version: int, partition: int | None) -> None:
         if self._version >= 0:
             # What was remembered of the last version must be free before anything of the next one is held.
             del self.driver, self.budget
             self._version = -1
-        relation = self.plan.open(version)
+        whole = self.plan.open(version)
+        relation = whole if partition is None else whole.partitions[partition]
         self._info = relation.info
         self.budget = MemoryBudget(self._memory_bytes)
-        join = algorithm_named(self.plan.algorithm).build(
-            relation, JoinResources(self.budget, _clock, self._batch_rows, self.plan.stream_row_bytes)
-        )
+        row_bytes = self.plan.stream_row_bytes
+        resources = JoinResources(self.budget, _clock, self._batch_rows, row_bytes, self._rows_may_wait)
+        join = algorithm_named(self.plan.algorithm).build(relation, resources)
         output = OutputColumns(
             self.plan.payload,
             self.plan.lookup.output_names,
@@ -286,7 +352,7 @@ class _ServedLookup:
             self.plan.defaults,
         )
         self.driver = JoinDriver(join, self.plan.codec, output, self.budget)
-        self._version = version
+        self._version, self._partition = version, partition
 
     def structs(self, keys: Sequence[pa.Array]) -> pa.Array:
         """One struct a row, null where nothing was found and nothing takes its place."""
@@ -322,42 +388,3 @@ def _structs_of_nothing(valid: npt.NDArray[np.bool_]) -> pa.Array:
     """Structs without a field, for a relation that is nothing but its key; from no columns Arrow makes no rows."""
     validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.struct([]), len(valid), [validity], children=[])
-
-
-def newest_fitting_version(plan: LookupPlan, memory_bytes: int) -> int:
-    """The newest version that keeps what the query was planned with; one that breaks it is refused and named."""
-    handle = plan.lookup.relation
-    directory = RelationDirectory(handle.path)
-    current = directory.current_version()
-    refused = []
-    for version in sorted((v for v in directory.versions() if v <= current), reverse=True):
-        broken = _promise_broken_by(plan, directory, version, memory_bytes)
-        if broken is None:
-            return version
-        _log.error("version %d of relation %r is refused: %s; an older one stays in use", version, handle.name, broken)
-        refused.append(f"version {version}: {broken}")
-    raise RelationRefused(
-        f"no version of relation {handle.name!r} keeps what the query was planned with",
-        given="; ".join(refused),
-        hint="publish a version that does, or restart the query",
-    )
-
-
-def _promise_broken_by(plan: LookupPlan, directory: RelationDirectory, version: int, memory_bytes: int) -> str | None:
-    handle = plan.lookup.relation
-    if version == handle.info.version and directory.edition(version) == handle.edition:
-        return None
-    info = ArrowFileRelation(directory, version).info
-    if info.key != handle.info.key:
-        return f"its key is {info.key}, not {handle.info.key}"
-    if handle.info.unique and not info.unique:
-        return "its keys are no longer unique"
-    for name in (*handle.key, *handle.columns):
-        wanted = handle.info.schema.field(name).type
-        found = info.schema.field(name).type if name in info.schema.names else None
-        if found != wanted:
-            return f"its column {name!r} is {found or 'gone'}, not {wanted}"
-    if plan.least_memory_bytes(version) > memory_bytes:
-        row_bytes_max = plan.open(version).info.row_bytes_max
-        return f"its largest row has {format_bytes(row_bytes_max)}, too much for the memory of the query"
-    return None

@@ -7,7 +7,6 @@ together stay together.
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 from collections.abc import Iterable
 
@@ -17,7 +16,6 @@ import pyarrow as pa
 from semistream.structures.columns import (
     OFFSET_MAX,
     WORD_BY_WIDTH,
-    Bytes,
     ColumnView,
     Layout,
     Rows,
@@ -32,6 +30,7 @@ from semistream.structures.columns import (
     set_bits,
     view_of,
 )
+from semistream.structures.reserved import Reserved
 
 
 def fixed_bytes_per_row(schema: pa.Schema) -> int:
@@ -144,14 +143,14 @@ class _ArenaColumn:
         self.heap_used = 0
         self._has_nulls = False
         bits_bytes = (rows_max + 7) // 8
-        self._validity = _Reserved(bits_bytes)
-        self._offsets = _Reserved(4 * (rows_max + 1) if self.layout is Layout.VARIABLE else 4)
+        self._validity = Reserved(bits_bytes)
+        self._offsets = Reserved(4 * (rows_max + 1) if self.layout is Layout.VARIABLE else 4)
         if self.layout is Layout.VARIABLE:
-            self._data = _Reserved(heap_bytes_max)
+            self._data = Reserved(heap_bytes_max)
         elif self.layout is Layout.BITS:
-            self._data = _Reserved(bits_bytes)
+            self._data = Reserved(bits_bytes)
         else:
-            self._data = _Reserved(rows_max * data_type.bit_width // 8)
+            self._data = Reserved(rows_max * data_type.bit_width // 8)
 
     def array(self, row_count: int) -> pa.Array:
         """The first `row_count` values, without a copy."""
@@ -236,23 +235,3 @@ class _ArenaColumn:
             self._data.release_from(bits_bytes)
         else:
             self._data.release_from(row_count * self.type.bit_width // 8)
-
-
-class _Reserved:
-    """Address space that takes memory only where it is written, and gives it back when told."""
-
-    def __init__(self, count_bytes: int) -> None:
-        self._map = mmap.mmap(-1, max(count_bytes, 1) + 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if hasattr(mmap, "MADV_NOHUGEPAGE"):
-            # Huge pages would take up to 2 MiB behind the last row of each column. A kernel may not know them.
-            with contextlib.suppress(OSError):
-                self._map.madvise(mmap.MADV_NOHUGEPAGE)
-        whole: Bytes = np.frombuffer(self._map, np.uint8)
-        self.bytes: Bytes = whole[: (count_bytes + 7) // 8 * 8]
-
-    def release_from(self, begin: int) -> None:
-        """Give back the memory of every whole page from this byte on; it reads as zeros afterwards."""
-        page = mmap.PAGESIZE
-        first = -(-begin // page) * page
-        if first < len(self._map):
-            self._map.madvise(mmap.MADV_DONTNEED, first, len(self._map) - first)

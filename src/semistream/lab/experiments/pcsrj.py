@@ -16,18 +16,21 @@ from semistream.lab.experiments.scale import ADAPTIVE, Scale, ends
 PAPER = "PCSRJ: a parallelised cache-based stream-relation join"
 
 SCALES: Mapping[Size, Scale] = {
-    "small": Scale(2000, page_rows=10, turns=3),
-    "default": Scale(100, page_rows=20, turns=6),
-    "paper": Scale(1, page_rows=500, turns=6),
+    "small": Scale(2000, page_rows=10, turns=2),
+    "default": Scale(20, page_rows=200, turns=6),
+    "paper": Scale(1, page_rows=500, turns=8),
 }
 
-PUBLISHED = Series("PCSRJ", "pcsrj", "published")
-RIVAL = Series("CACHEJOIN", "cachejoin", "published")
-TUNED = Series("PCSRJ tuned", "pcsrj", "tuned")
-RIVAL_TUNED = Series("CACHEJOIN tuned", "cachejoin", "tuned")
-OWN_MEMORY = Series("PCSRJ tuned, M each", "pcsrj", "own-tuned")
+NODES = 2
 
-SERIES = (PUBLISHED, RIVAL, TUNED, RIVAL_TUNED, OWN_MEMORY, ADAPTIVE)
+PUBLISHED = Series("PCSRJ", "pcsrj", "published", nodes=NODES)
+RIVAL = Series("CACHEJOIN", "cachejoin", "published")
+TUNED = Series("PCSRJ tuned", "pcsrj", "tuned", nodes=NODES)
+RIVAL_TUNED = Series("CACHEJOIN tuned", "cachejoin", "tuned")
+OWN_MEMORY = Series("PCSRJ tuned, M each", "pcsrj", "tuned", nodes=NODES, memory_times=NODES)
+OURS_ON_NODES = Series("adaptive (ours), two nodes", "adaptive", nodes=NODES)
+
+SERIES = (PUBLISHED, RIVAL, TUNED, RIVAL_TUNED, OWN_MEMORY, ADAPTIVE, OURS_ON_NODES)
 
 EXPLAIN = (
     "A node has half of R, half of the memory and a seek of the same length, so it serves about as many rows a read as "
@@ -44,6 +47,8 @@ def _figure(
     setting: Callable[[Size, float], Setting],
     fixed: str,
     ratios: Mapping[float, float],
+    *,
+    grows: bool = False,
 ) -> Experiment:
     return Experiment(
         id=f"pcsrj-3{letter}",
@@ -55,26 +60,31 @@ def _figure(
         setting=setting,
         fixed=fixed,
         series=SERIES,
+        modelled=(PUBLISHED, RIVAL),
         judge=wins(
             PUBLISHED.label,
             RIVAL.label,
             paper=ratios,
             beside=((TUNED.label, RIVAL_TUNED.label), (OWN_MEMORY.label, RIVAL_TUNED.label)),
+            grows=grows,
             explain=EXPLAIN,
         ),
-        note="Published series have a cache of 2 500 rows a node, scaled; a hash routes rows, not odd and even.",
+        note=(
+            "Published series have a cache of 2 500 rows a node, scaled to answer the same share of the stream; a hash "
+            "routes rows, not odd and even. Ours on two nodes is compared with PCSRJ, ours on one with CACHEJOIN."
+        ),
     )
 
 
-MEMORIES = ends(50.0, 100.0, 150.0, 200.0)
-SKEWS = ends(0.0, 0.25, 0.5, 0.75, 1.0)
+MEMORIES = ends(50.0, 100.0, 200.0)
+SKEWS = ends(0.0, 0.5, 1.0)
 
 EXPERIMENTS = (
     _figure(
         "a",
         "PCSRJ serves about 1.65 times the rate of CACHEJOIN at 1 million rows and twice at 8 million",
         "R (million rows in the paper)",
-        ends(1.0, 2.0, 4.0, 8.0),
+        ends(1.0, 4.0, 8.0),
         lambda size, x: SCALES[size].setting(millions=x, megabytes=50),
         "M = 50 MB, skew 1",
         {1: 1.65, 8: 2.0},
@@ -105,6 +115,7 @@ EXPERIMENTS = (
         lambda size, x: SCALES[size].setting(millions=2, megabytes=50, skew=x),
         "R = 2 million rows, M = 50 MB",
         {1: 1.65},
+        grows=True,
     ),
     _figure(
         "e",
@@ -114,6 +125,7 @@ EXPERIMENTS = (
         lambda size, x: SCALES[size].setting(millions=4, megabytes=50, skew=x),
         "R = 4 million rows, M = 50 MB",
         {1: 1.65},
+        grows=True,
     ),
     Experiment(
         id="pcsrj-3f",
@@ -121,15 +133,16 @@ EXPERIMENTS = (
         figure="3f",
         claim="The cost of an iteration of PCSRJ by its model is very close to the measured cost",
         x_label="R (million rows in the paper)",
-        values=ends(1.0, 2.0, 4.0, 8.0),
+        values=ends(1.0, 4.0, 8.0),
         setting=lambda size, x: SCALES[size].setting(millions=x, megabytes=50),
         fixed="M = 50 MB, skew 1 (the paper does not give its setting)",
-        series=(TUNED, Series("model", "pcsrj", "tuned", is_model=True)),
-        judge=close((("model", TUNED.label),), 0.1),
+        series=(TUNED, Series("model", "pcsrj", "tuned", is_model=True, nodes=NODES)),
+        judge=close((("model", TUNED.label),), 0.1, with_rows=True, published="very close"),
         measure="loop",
         note=(
             "The loop of one node: the printed equations double the loop and the rows, which cancels. On this disk the "
-            "seek is nearly all of a loop, so look at rows_per_loop, too."
+            "seek is nearly all of a loop, so closeness says little; the rows of an iteration, on which the rate "
+            "depends, are compared beside it. The model's cache is perfect, the operator's is not."
         ),
     ),
 )

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from semistream.lab.claims import close, in_order, peaks_inside
+from semistream.lab.claims import Judge, both, chooses_well, close, in_order, peaks_inside
 from semistream.lab.experiment import Experiment, Series, Setting, Size
-from semistream.lab.experiments.scale import ADAPTIVE, SCAN_NOTE, Scale, ends
+from semistream.lab.experiments.scale import ADAPTIVE, QUERIED_MESH, QUERIED_R_MESH, SCAN_NOTE, Scale, ends
 
 PAPER = "Tuned X-HYBRIDJOIN for near-real-time data warehousing"
 
 SCALES: Mapping[Size, Scale] = {
-    "small": Scale(1000, page_rows=10, turns=3),
-    "default": Scale(100, page_rows=20, turns=6),
-    "paper": Scale(1, page_rows=950, turns=6),
+    "small": Scale(1000, page_rows=10, turns=2),
+    "default": Scale(20, page_rows=100, turns=6),
+    "paper": Scale(1, page_rows=950, turns=8),
 }
 
-PINNED_PAGES = {"small": 1, "default": 4, "paper": 2}
-"""The non-swappable part when the swappable one varies, in pages of the scale's size: near the optimum of each size."""
+PINNED_ROWS = {"small": 10, "default": 400, "paper": 1500}
+"""The non-swappable part when the swappable one varies: near the optimum of each size."""
 
 TUNED = Series("Tuned X-HYBRIDJOIN", "tuned-x-hybridjoin", "tuned-pins")
 PLAIN = Series("X-HYBRIDJOIN", "x-hybridjoin")
@@ -30,9 +30,25 @@ HYBRID = Series("HYBRIDJOIN", "hybridjoin")
 MESH = Series("MESHJOIN", "meshjoin")
 AT_OPTIMUM = Series("measured", "tuned-x-hybridjoin", "pins")
 MODEL = Series("model", "tuned-x-hybridjoin", "pins", is_model=True)
-SURFACE = tuple(Series(f"{pages} pinned", "tuned-x-hybridjoin", f"pinned_pages={pages}") for pages in (1, 2, 4, 8))
+R_MESH = Series("R-MESHJOIN", "r-meshjoin")
+PRINTED_MODEL = Series("model, w as printed", "tuned-x-hybridjoin", "pins, as printed", is_model=True)
+PINNED_TIMES = (4, 16, 64, 128)
+"""The non-swappable part of figure 3, in quarters of the usual one."""
+SURFACE = tuple(Series(f"{times} times pinned", "tuned-x-hybridjoin", f"{times} pins") for times in PINNED_TIMES)
+SURFACE_MODEL = tuple(replace(series, label=f"{series.label}, model", is_model=True) for series in SURFACE)
+ORDERED = (TUNED, PLAIN, HYBRID, MESH, R_MESH, QUERIED_MESH, QUERIED_R_MESH, ADAPTIVE)
 
-MODEL_NOTE = "The model sees sizes and skew only. The paper measured the w that it then put into its model."
+MODEL_NOTE = (
+    "The model sees sizes and skew only, and is judged at 10 %; the paper measured the w that it then put into its "
+    "model. The paper's printed formula for w takes the page that is read for an average one and finds half of the "
+    "rows: the oldest row names the page, which has therefore collected rows for the longest time. It stands beside as "
+    "a series"
+)
+
+
+def _deviates(published: str) -> Judge:
+    beside = ((PRINTED_MODEL.label, AT_OPTIMUM.label),)
+    return close(((MODEL.label, AT_OPTIMUM.label),), 0.1, beside=beside, published=published, explain=MODEL_NOTE)
 
 
 def _setting(size: Size, *, millions: float = 2.0, megabytes: float = 100.0) -> Setting:
@@ -41,7 +57,7 @@ def _setting(size: Size, *, millions: float = 2.0, megabytes: float = 100.0) -> 
         r_rows=scale.rows(millions),
         memory_bytes=scale.megabytes(megabytes),
         page_rows=scale.page_rows,
-        pinned_pages=PINNED_PAGES[size],
+        pinned_rows=PINNED_ROWS[size],
         turns=scale.turns,
     )
 
@@ -49,27 +65,39 @@ def _setting(size: Size, *, millions: float = 2.0, megabytes: float = 100.0) -> 
 def _swappable(size: Size, factor: float) -> Setting:
     """The swappable part so many times its usual size, and about the same rows pinned."""
     base = _setting(size)
-    pinned_pages = max(1, round(base.pinned_pages / factor))
-    return replace(base, page_rows=max(2, round(base.page_rows * factor)), pinned_pages=pinned_pages)
+    return replace(base, page_rows=max(2, round(base.page_rows * factor)))
 
 
 def _surface(size: Size, factor: float) -> Setting:
-    base = _setting(size)
-    return replace(base, page_rows=max(2, round(base.page_rows * factor)))
+    base = _swappable(size, factor)
+    return replace(base, pinned_rows=max(1, base.pinned_rows // 4))
 
 
 def _pinned(size: Size, factor: float) -> Setting:
     base = _setting(size)
-    return replace(base, pinned_pages=max(1, round(base.pinned_pages * factor)))
+    return replace(base, pinned_rows=max(1, round(base.pinned_rows * factor)))
 
 
 FACTORS: Mapping[Size, tuple[float, ...]] = {
     "small": (0.5, 1.0, 2.0),
-    "default": (0.25, 0.5, 1.0, 2.0, 4.0),
-    "paper": (0.25, 0.5, 1.0, 2.0, 4.0),
+    "default": (0.25, 1.0, 4.0),
+    "paper": (0.25, 1.0, 4.0),
 }
 
-ORDER_CLAIM = (TUNED.label, PLAIN.label, HYBRID.label, MESH.label)
+SURFACE_FACTORS: Mapping[Size, tuple[float, ...]] = {
+    "small": (0.25, 0.5, 1.0),
+    "default": (1.0, 4.0, 16.0, 64.0, 100.0),
+    "paper": (1.0, 4.0, 16.0, 64.0, 100.0),
+}
+"""Up to pages so large that they leave little room for rows that wait."""
+
+ORDER_CLAIM = (TUNED.label, PLAIN.label, HYBRID.label, QUERIED_MESH.label)
+
+ORDER_NOTE = (
+    SCAN_NOTE + "; they are the ones that are judged. Tuned pins as many pages as its model finds best; the swappable "
+    "part is one page for all."
+)
+SCAN_BESIDE = ((HYBRID.label, MESH.label), (TUNED.label, MESH.label))
 
 EXPERIMENTS = (
     Experiment(
@@ -78,19 +106,28 @@ EXPERIMENTS = (
         figure="3",
         claim="The service rate over both parts of the disk buffer has its maximum inside, not at an edge",
         x_label="swappable part (times the usual page)",
-        # Eight pinned pages of twice the size would be more than a small memory holds.
-        values={**FACTORS, "small": (0.25, 0.5, 1.0)},
+        values=SURFACE_FACTORS,
         setting=_surface,
         fixed="R = 2 million rows, M = 100 MB, skew 1",
-        series=SURFACE,
-        judge=peaks_inside(
-            tuple(series.label for series in SURFACE),
-            explain=(
-                "A seek of 10 ms is worth a megabyte of reading, so a larger page costs next to nothing here until it "
-                "takes the memory of the rows that wait; at reduced size pages are tiny beside that"
+        series=(*SURFACE, *SURFACE_MODEL, ADAPTIVE),
+        judge=both(
+            peaks_inside(
+                tuple(series.label for series in SURFACE),
+                explain=(
+                    "A seek of 10 ms is worth a megabyte of reading, so a larger page costs next to nothing here until "
+                    "it takes the memory of the rows that wait"
+                ),
+            ),
+            chooses_well(
+                tuple((model.label, run.label) for model, run in zip(SURFACE_MODEL, SURFACE, strict=True)), 0.05
             ),
         ),
-        note="Pinned rows are pages times the size of a page, so a line of the figure pins more rows to the right.",
+        note=(
+            "Pinned are whole pages, one at least, so where a page is larger than a line's pinned rows it pins a page. "
+            "The tuner is the model: the point of the grid that it likes best is judged by what was measured there. "
+            "The maximum lies where both parts take a good share of the memory, far above the published 1 500 "
+            "and 950 of 2 million rows. A slower disk and dearer probes were tried in the model; neither explains that."
+        ),
     ),
     Experiment(
         id="tuned-5a",
@@ -101,9 +138,9 @@ EXPERIMENTS = (
         values=FACTORS,
         setting=_swappable,
         fixed="R = 2 million rows, M = 100 MB, skew 1, non-swappable part near its optimum",
-        series=(AT_OPTIMUM, MODEL),
-        judge=close(((MODEL.label, AT_OPTIMUM.label),), 0.1, explain=MODEL_NOTE),
-        note=MODEL_NOTE + " Judged at 10 %.",
+        series=(AT_OPTIMUM, MODEL, PRINTED_MODEL, ADAPTIVE),
+        judge=_deviates("0.5 % off"),
+        note=MODEL_NOTE + ".",
     ),
     Experiment(
         id="tuned-5b",
@@ -114,9 +151,9 @@ EXPERIMENTS = (
         values={**FACTORS, "small": (1.0, 2.0, 4.0)},
         setting=_pinned,
         fixed="R = 2 million rows, M = 100 MB, skew 1, swappable part at its usual size",
-        series=(AT_OPTIMUM, MODEL),
-        judge=close(((MODEL.label, AT_OPTIMUM.label),), 0.1, explain=MODEL_NOTE),
-        note=MODEL_NOTE + " Judged at 10 %.",
+        series=(AT_OPTIMUM, MODEL, PRINTED_MODEL, ADAPTIVE),
+        judge=_deviates("0.6 % off"),
+        note=MODEL_NOTE + ".",
     ),
     Experiment(
         id="tuned-6a",
@@ -124,12 +161,13 @@ EXPERIMENTS = (
         figure="6a",
         claim="For every R: Tuned X-HYBRIDJOIN ≥ X-HYBRIDJOIN ≥ HYBRIDJOIN ≥ MESHJOIN",
         x_label="R (million rows in the paper)",
-        values=ends(0.5, 1.0, 2.0, 4.0, 8.0),
+        values=ends(0.5, 2.0, 8.0),
         setting=lambda size, x: _setting(size, millions=x, megabytes=50),
         fixed="M = 50 MB, skew 1",
-        series=(TUNED, PLAIN, HYBRID, MESH, ADAPTIVE),
-        judge=in_order(*ORDER_CLAIM, explain=SCAN_NOTE),
-        note="Tuned pins as many pages as its model finds best; the swappable part is one page for all.",
+        series=ORDERED,
+        modelled=(TUNED, PLAIN),
+        judge=in_order(*ORDER_CLAIM, beside=SCAN_BESIDE),
+        note=ORDER_NOTE,
     ),
     Experiment(
         id="tuned-6b",
@@ -137,11 +175,12 @@ EXPERIMENTS = (
         figure="6b",
         claim="For every M: Tuned X-HYBRIDJOIN ≥ X-HYBRIDJOIN ≥ HYBRIDJOIN ≥ MESHJOIN, and the gap widens with M",
         x_label="M (MB in the paper)",
-        values=ends(50.0, 100.0, 150.0, 200.0, 250.0),
+        values=ends(50.0, 100.0, 250.0),
         setting=lambda size, x: _setting(size, megabytes=x),
         fixed="R = 2 million rows, skew 1",
-        series=(TUNED, PLAIN, HYBRID, MESH, ADAPTIVE),
-        judge=in_order(*ORDER_CLAIM, explain=SCAN_NOTE),
-        note="Tuned pins as many pages as its model finds best; the swappable part is one page for all.",
+        series=ORDERED,
+        modelled=(TUNED, PLAIN),
+        judge=in_order(*ORDER_CLAIM, gap_grows=True, beside=SCAN_BESIDE),
+        note=ORDER_NOTE,
     ),
 )

@@ -3,7 +3,7 @@
 ```
 products/
   CURRENT                the current version, as "v000007"; switched by one rename
-  v000007.arrow          the rows: Arrow IPC, sorted by key code
+  v000007.arrow          the rows: Arrow IPC, sorted by hash partition and key code
   v000007.index.arrow    where the pages and their buffers stand in it
   v000007.json           the manifest
   leases/                which version each micro-batch reads

@@ -15,8 +15,11 @@ from typing import Any
 
 from semistream.errors import RelationCorrupt
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Changes when a reader of an older format would read a newer file wrongly, or the other way round."""
+
+READABLE_FORMATS = (2, FORMAT_VERSION)
+"""Format 2 has no partitions: its rows are all in one."""
 
 REBUILD = "build the relation again with `semistream index`"
 
@@ -63,6 +66,8 @@ class Manifest:
     """Mean Arrow bytes of a value of each column."""
     column_bytes_max: dict[str, float] = field(default_factory=dict)
     """Arrow bytes of the largest value of each column."""
+    partition_first_pages: tuple[int, ...] = (0,)
+    """For each hash partition its first page; its others follow, up to the first of the next partition."""
 
     def to_json(self) -> str:
         """Return the manifest as it stands in its file."""
@@ -78,21 +83,23 @@ class Manifest:
         """
         content = _parse(text, where)
         format_version = content.get("format_version")
-        if format_version != FORMAT_VERSION:
+        if format_version not in READABLE_FORMATS:
             raise RelationCorrupt(
                 f"{where} has a format this package does not know",
                 given=f"format_version {format_version!r}",
-                allowed=str(FORMAT_VERSION),
+                allowed=" or ".join(map(str, READABLE_FORMATS)),
                 hint=REBUILD + ", or use the version of semistream it was built with",
             )
         checksum = content.pop("checksum", None)
         if checksum != _checksum(content):
             raise _broken(where, "its checksum does not fit its content")
         del content["format_version"]
+        content.setdefault("partition_first_pages", [0])
         names = {part.name for part in fields(cls)}
         if content.keys() != names:
             raise _broken(where, f"fields missing or unknown: {', '.join(sorted(content.keys() ^ names))}")
-        return cls(**{**content, "key": tuple(content["key"])})
+        lists = {name: tuple(content[name]) for name in ("key", "partition_first_pages")}
+        return cls(**{**content, **lists})
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:

@@ -1,48 +1,46 @@
 """R in an Arrow file: the embedded store, and the fastest way to find many rows by key.
 
-The data file is sorted by code and cut into pages (see `arrow_writer`); the index says which code each page begins
-with and where each buffer of it stands. A lookup finds the page of every code, then the row on the page, then copies
-column by column straight from the bytes of the file (see `gather_pages`); no Arrow object is made for a page. A page
-is contiguous, so a cold key costs one read of the device, not one for each column.
+The data file is sorted by code and cut into pages (see `writer`); the index says which code each page begins with and
+where each buffer of it stands. A lookup finds the page of every code, then the row on the page, then copies column by
+column straight from the bytes of the file (see `gather_pages`); no Arrow object is made for a page. A page is
+contiguous, so a cold key costs one read of the device, not one for each column.
 
-A file is believed only as far as it was checked: its length, the index and the bytes around the pages when it is
-opened, each page when it is first touched. Damage raises `RelationCorrupt`; it never gives wrong rows.
+A version in several hash partitions is sorted by partition first, and read as a whole or one partition at a time:
+`partitions` are relations of their own, each a range of the pages. In the whole, codes ascend within each partition
+only.
 
 Memory: with `access="map"` nothing but what is returned and a bit for each page; with `access="read"` the disk buffer
-too. `rows_for` takes 24 bytes for each code it is asked for, besides the batch it is making.
+too. `rows_for` takes 24 bytes for each code it is asked for, besides the batch it is making; of a version in partitions
+about 100, which finding the pages needs for a moment.
 
-Not for several threads at a time: open the relation once in each.
+Not for several threads at a time: open the relation once in each. Only pages may be read side by side, one thread a
+partition.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-import mmap
-import os
-import weakref
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MIB
-from semistream.errors import ColumnCollision, ColumnNotFound, RelationCorrupt, check_choice, did_you_mean
-from semistream.relations.arrow_file.checksum import checksum_around, checksum_bytes
+from semistream.errors import ColumnCollision, ColumnNotFound, check_choice, did_you_mean
 from semistream.relations.arrow_file.directory import RelationDirectory
-from semistream.relations.arrow_file.gather_pages import OVERHANG_BYTES, list_rows, locate
-from semistream.relations.arrow_file.manifest import REBUILD, Manifest
+from semistream.relations.arrow_file.gather_pages import list_rows, locate
+from semistream.relations.arrow_file.open_file import OpenFile
 from semistream.relations.arrow_file.page_columns import FoundRows, RowGatherer
 from semistream.relations.arrow_file.page_index import Int64s, PageIndex
-from semistream.relations.arrow_file.page_source import Window, open_pages
+from semistream.relations.arrow_file.page_source import Window
 from semistream.relations.base import CODE_COLUMN, Codes, RelationInfo
+from semistream.relations.partitioned import partition_of
 
 Access = Literal["map", "read"]
 """How pages are read: from a map of the file, or with reads into a private buffer."""
-
-_MAGIC_BYTES = 8
-"""What stands before the schema in an Arrow file: "ARROW1" and two zeros."""
 
 _CODE_BYTES_LOG2 = 3
 
@@ -68,65 +66,98 @@ class ArrowFileRelation:
         disk_buffer_bytes: int = 1 * MIB,
     ) -> None:
         check_choice("access", access, get_args(Access))
-        self._manifest = manifest = directory.manifest(version)
-        self._path = directory.data_path(version)
-        self._index_path = directory.index_path(version)
-        self._descriptor = _open(self._path)
-        weakref.finalize(self, os.close, self._descriptor)
-        _check_length(self._path, os.fstat(self._descriptor).st_size, manifest.data_bytes)
-        index_batch = _read_index(self._index_path, manifest)
-        file_schema = self._read_file_schema(index_batch)
-        self._index = PageIndex.from_batch(index_batch, file_schema)
-        self._pages = open_pages(
-            access, self._descriptor, self._path, self._index, manifest.data_bytes, disk_buffer_bytes
-        )
-        self._file_schema = file_schema
-        self.schema = _wanted_schema(file_schema, columns)
-        self.info = _info(directory, manifest, file_schema, self.schema.names)
-        self.page_reads = 0
+        self._file = OpenFile(directory, version, access, disk_buffer_bytes)
+        self.schema = _wanted_schema(self._file.schema, columns)
+        self._gatherer = RowGatherer(self.schema, self._file.schema, self._file.index)
+        self.info = _info(self._file, self.schema.names)
+        self._set_pages(range(len(self._file.index)))
+        self.partitions: tuple[ArrowFileRelation, ...] = ()
+        """The hash partitions, if there are several; they share the open file."""
+        if self.info.partition_count > 1:
+            first_pages = self._file.manifest.partition_first_pages
+            ends = [*first_pages[1:], len(self._file.index)]
+            self.partitions = tuple(map(self._partition, map(range, first_pages, ends)))
+
+    def _set_pages(self, pages: range) -> None:
+        """Read these pages of the file only; they are numbered from 0."""
+        self._first_page = pages.start
+        self._first_code = self._file.index.first_code[pages.start : pages.stop]
+        self._page_reads = 0
+
+    def _partition(self, pages: range) -> ArrowFileRelation:
+        """The rows on these pages as a relation of its own."""
+        part = copy.copy(self)
+        part._set_pages(pages)
+        part.info = _info_of_pages(self.info, self._file.index, pages)
+        return part
+
+    @property
+    def page_reads(self) -> int:
         """Pages touched so far; a page that two calls touch counts twice."""
-        self._gatherer = RowGatherer(self.schema, file_schema, self._index)
+        return self._page_reads + sum(part.page_reads for part in self.partitions)
 
     # PageByKey and CyclicScan
 
     @property
     def segment_count(self) -> int:
         """Number of pages."""
-        return len(self._index)
+        return len(self._first_code)
 
     def segment(self, number: int) -> pa.RecordBatch:
         """Return a page; from a map, nothing is copied."""
-        assert 0 <= number < len(self._index), "a segment that does not exist"
-        self.page_reads += 1
-        page = pa.ipc.read_record_batch(self._pages.message(number), self._file_schema)
+        assert 0 <= number < self.segment_count, "a segment that does not exist"
+        self._page_reads += 1
+        page = pa.ipc.read_record_batch(self._file.pages.message(self._first_page + number), self._file.schema)
         return page.select(self.schema.names)
 
     def page_for(self, code: int) -> pa.RecordBatch:
         """Return the page on which rows of `code` stand, or would stand."""
-        if len(self._index) == 0:
+        if self.segment_count == 0:
             return pa.RecordBatch.from_pylist([], self.schema)
         return self.segment(int(self.page_numbers(np.array([code]))[0]))
 
     def page_numbers(self, codes: Codes) -> Codes:
         """Return for each code the number of the page on which its rows stand, or would stand."""
-        return np.maximum(np.searchsorted(self._index.first_code, codes, side="right") - 1, 0)
+        if self.partitions:
+            return self._page_numbers_by_partition(codes)
+        return np.maximum(np.searchsorted(self._first_code, codes, side="right") - 1, 0)
+
+    def _page_numbers_by_partition(self, codes: Codes) -> Codes:
+        """The last page of each code's partition that does not begin behind it, or else the first."""
+        first_pages = np.array([*self._file.manifest.partition_first_pages, self.segment_count])
+        partitions = partition_of(codes, len(self.partitions))
+        first, end = first_pages[partitions], first_pages[partitions + 1]
+        low, high = first, end
+        for _ in range(int(np.diff(first_pages).max()).bit_length()):
+            middle = (low + high) >> 1
+            is_behind = (low < high) & (self._first_code[np.minimum(middle, self.segment_count - 1)] <= codes)
+            low, high = np.where(is_behind, middle + 1, low), np.where(is_behind, high, middle)
+        # In an empty partition nothing can stand: any page shows that a key of it is absent.
+        return np.where(first < end, np.maximum(low - 1, first), 0)
 
     # KeyBatch
 
     def rows_for(self, codes: Codes, bytes_max: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows whose code is among `codes`, ascending by code; see `KeyBatch`."""
         assert bool(np.all(codes[1:] > codes[:-1])), "codes must be sorted and distinct"
-        if len(self._index) == 0:
+        if self.segment_count == 0:
+            return
+        codes = np.require(codes, np.int64, ["C", "A"])
+        if self.partitions:
+            collected = _Collector(max(1, bytes_max // 2))
+            for batch in self._rows_by_partition(codes, max(1, bytes_max // 2)):
+                yield from collected.add(batch)
+            yield from collected.rest()
             return
         # What is smaller than the first code of the first page stands nowhere.
-        codes = np.require(codes[np.searchsorted(codes, self._index.first_code[0]) :], np.int64, ["C", "A"])
-        page_of_code = np.searchsorted(self._index.first_code, codes, side="right") - 1
+        codes = codes[np.searchsorted(codes, self._first_code[0]) :]
+        page_of_code = self._first_page + np.searchsorted(self._first_code, codes, side="right") - 1
         begins_page = np.ones(len(codes), np.bool_)
         np.not_equal(page_of_code[1:], page_of_code[:-1], out=begins_page[1:])
         begins = np.flatnonzero(begins_page)
         slots = np.cumsum(begins_page) - 1
-        windows = self._pages.windows(page_of_code[begins])
-        self.page_reads += len(begins)
+        windows = self._file.pages.windows(page_of_code[begins])
+        self._page_reads += len(begins)
         if len(windows) == 1:
             yield from self._rows_in_window(windows[0], None, codes, slots, bytes_max)
             return
@@ -142,13 +173,25 @@ class ArrowFileRelation:
             first_slot = end_slot
         yield from collected.rest()
 
+    def _rows_by_partition(self, codes: Codes, bytes_max: int) -> Iterator[pa.RecordBatch]:
+        """All rows of ascending codes, whose pages do not ascend: of so many at a time that one window holds them."""
+        pages, slots = np.unique(self.page_numbers(codes), return_inverse=True)
+        windows = self._file.pages.windows(pages)
+        if len(windows) > 1:
+            half = len(codes) // 2
+            yield from self._rows_by_partition(codes[:half], bytes_max)
+            yield from self._rows_by_partition(codes[half:], bytes_max)
+        elif windows:
+            self._page_reads += len(pages)
+            yield from self._rows_in_window(windows[0], None, codes, slots, bytes_max)
+
     def _rows_in_window(
         self, window: Window, ahead: Window | None, codes: Codes, slots: Int64s, bytes_max: int
     ) -> Iterator[pa.RecordBatch]:
-        held = self._pages.hold(window, ahead)
+        held = self._file.pages.hold(window, ahead)
         rows, counts = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        code_starts = held.starts(self._index.buffers[0][1], _CODE_BYTES_LOG2)
-        locate(held.i64, code_starts, self._index.row_count[window.pages], codes, slots, rows, counts)
+        code_starts = held.starts(self._file.index.buffers[0][1], _CODE_BYTES_LOG2)
+        locate(held.i64, code_starts, self._file.index.row_count[window.pages], codes, slots, rows, counts)
         rows_until = np.cumsum(counts)
         row_count = int(rows_until[-1])
         row_bytes = max(self._gatherer.row_bytes_min, self.info.row_bytes_mean)
@@ -159,7 +202,7 @@ class ArrowFileRelation:
             found = FoundRows(*(np.empty(candidates, np.int64) for _ in range(3)))
             list_rows(codes, slots, rows, rows_until, done, found.codes, found.slots, found.rows)
             # Whoever reads between two batches may have changed what the disk buffer holds.
-            held = self._pages.hold(window, ahead) if done else held
+            held = self._file.pages.hold(window, ahead) if done else held
             batch = self._gatherer.gather(held, found, bytes_max)
             done += len(batch)
             row_bytes = max(self._gatherer.row_bytes_min, batch.nbytes / len(batch))
@@ -175,28 +218,7 @@ class ArrowFileRelation:
 
     def verify_all(self) -> None:
         """Look at every byte of the version; raise `RelationCorrupt` if one is not as it was written."""
-        _check_length(self._path, self._path.stat().st_size, self._manifest.data_bytes)
-        self._read_file_schema(_read_index(self._index_path, self._manifest))
-        windows = self._pages.windows(np.arange(len(self._index)))
-        for window, ahead in zip(windows, [*windows[1:], None], strict=False):
-            self._pages.hold(window, ahead)
-
-    def _read_file_schema(self, index_batch: pa.RecordBatch) -> pa.Schema:
-        """Check the bytes before the first and after the last page, and read the schema that stands there."""
-        data_bytes = self._manifest.data_bytes
-        begin = end = 0
-        if len(index_batch):
-            begin = index_batch.column("offset")[0].as_py()
-            end = index_batch.column("offset")[-1].as_py() + index_batch.column("length")[-1].as_py()
-        checksum = checksum_around(self._descriptor, begin, end, data_bytes)
-        if checksum != self._manifest.data_rest_checksum or data_bytes - end < OVERHANG_BYTES:
-            raise RelationCorrupt(
-                f"{str(self._path)!r} is damaged outside its pages",
-                given="bytes whose checksum is not the one in the manifest",
-                hint=f"copy the file again if it was copied, or {REBUILD}",
-            )
-        before_pages = os.pread(self._descriptor, begin or data_bytes, 0)
-        return pa.ipc.read_schema(pa.py_buffer(before_pages[_MAGIC_BYTES:]))
+        self._file.verify_all()
 
 
 class _Collector:
@@ -223,46 +245,6 @@ class _Collector:
         self._parts, self._part_bytes = [], 0
 
 
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDONLY)
-    except FileNotFoundError as problem:
-        raise RelationCorrupt("a file of the relation is missing", given=repr(str(path)), hint=REBUILD) from problem
-
-
-def _check_length(path: Path, found_bytes: int, expected_bytes: int) -> None:
-    if found_bytes != expected_bytes:
-        raise RelationCorrupt(
-            f"{str(path)!r} has the wrong length",
-            given=f"{found_bytes} bytes",
-            allowed=f"{expected_bytes} bytes",
-            hint=f"copy the file again if it was copied, or {REBUILD}",
-        )
-
-
-def _read_index(path: Path, manifest: Manifest) -> pa.RecordBatch:
-    """Map the index and check it."""
-    descriptor = _open(path)
-    try:
-        _check_length(path, os.fstat(descriptor).st_size, manifest.index_bytes)
-        try:
-            content: mmap.mmap | bytes = mmap.mmap(
-                descriptor, manifest.index_bytes, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ
-            )
-        except OSError:
-            # No room in the address space: the index is small enough to be read.
-            content = os.pread(descriptor, manifest.index_bytes, 0)
-    finally:
-        os.close(descriptor)
-    if checksum_bytes(np.frombuffer(content, np.uint8)) != manifest.index_checksum:
-        raise RelationCorrupt(
-            f"{str(path)!r} is damaged",
-            given="bytes whose checksum is not the one in the manifest",
-            hint=f"copy the file again if it was copied, or {REBUILD}",
-        )
-    return pa.ipc.open_file(pa.py_buffer(content)).get_batch(0)
-
-
 def _wanted_schema(file_schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     names = file_schema.names[1:]
     if columns is None:
@@ -280,15 +262,14 @@ def _wanted_schema(file_schema: pa.Schema, columns: Sequence[str] | None) -> pa.
     return pa.schema([file_schema.field(name) for name in (CODE_COLUMN, *columns)])
 
 
-def _info(
-    directory: RelationDirectory, manifest: Manifest, file_schema: pa.Schema, columns_read: Sequence[str]
-) -> RelationInfo:
+def _info(file: OpenFile, columns_read: Sequence[str]) -> RelationInfo:
+    manifest = file.manifest
     # The largest values of all columns need not stand in one row, and no row is larger than the largest.
     largest_together = sum(manifest.column_bytes_max[name] for name in columns_read)
     return RelationInfo(
-        name=directory.name,
+        name=file.name,
         key=manifest.key,
-        schema=file_schema.remove(0),
+        schema=file.schema.remove(0),
         version=manifest.version,
         row_count=manifest.row_count,
         unique=manifest.unique,
@@ -297,4 +278,18 @@ def _info(
         row_bytes_max=min(manifest.row_bytes_max, math.ceil(largest_together)),
         page_count=manifest.page_count,
         page_bytes_max=manifest.page_bytes_max,
+        partition_count=len(manifest.partition_first_pages),
+    )
+
+
+def _info_of_pages(whole: RelationInfo, index: PageIndex, pages: range) -> RelationInfo:
+    """What the index knows of these pages; of single rows and keys it is what holds for the whole."""
+    own = slice(pages.start, pages.stop)
+    return replace(
+        whole,
+        row_count=int(index.row_count[own].sum()),
+        rows_per_code_max=whole.rows_per_code_max if pages else 0,
+        page_count=len(pages),
+        page_bytes_max=int(index.length[own].max(initial=0)),
+        partition_count=1,
     )

@@ -4,6 +4,9 @@ Rows come sorted by code and are cut into record batches of about `page_bytes`, 
 whoever reads a page has all rows of every code on it. A code with more rows than fit gets a larger page to itself
 and its predecessors none of it.
 
+A relation in hash partitions is written one partition after the other. A page belongs to one of them, so a partition is
+a range of pages, ascending by code, and within the file as good as a file of its own.
+
 Each page is serialised twice, once into the file and once into memory, where the positions of its buffers are looked
 up and its checksum is taken. So the checksums are those of the bytes that were meant, and nothing that was written is
 read back.
@@ -55,6 +58,7 @@ class WrittenFile:
     columns: dict[str, str]
     column_bytes_mean: dict[str, float]
     column_bytes_max: dict[str, float]
+    partition_first_pages: tuple[int, ...]
 
     def manifest(self, *, key: tuple[str, ...], unique: bool, null_key_rows: int, code_version: int) -> Manifest:
         """Return the manifest of the version, given what only the builder knows."""
@@ -78,6 +82,7 @@ class WrittenFile:
             columns=self.columns,
             column_bytes_mean=self.column_bytes_mean,
             column_bytes_max=self.column_bytes_max,
+            partition_first_pages=self.partition_first_pages,
         )
 
 
@@ -99,7 +104,9 @@ class ArrowFileWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0.0
         self._index = [array("q") for _ in index_schema(self.schema)]
+        self._partition_first_pages = [0]
         self._last_code: int | None = None
+        """The last code of this partition."""
         self._row_count = 0
         self._rows_per_code_max = 0
         self._row_bytes_max = 0.0
@@ -117,7 +124,7 @@ class ArrowFileWriter:
         self._sink.close()
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Add rows; their codes ascend, within this batch and from the one before."""
+        """Add rows; within a partition codes ascend, in this batch and from the one before."""
         if len(rows) == 0:
             return
         codes = _codes(rows)
@@ -138,11 +145,15 @@ class ArrowFileWriter:
         if self._waiting_bytes >= self._page_bytes and not one_code:
             self._cut_pages()
 
+    def next_partition(self) -> None:
+        """End this hash partition, which may be empty; the rows that follow belong to the next."""
+        self._write_waiting()
+        self._partition_first_pages.append(len(self._index[0]))
+        self._last_code = None
+
     def close(self) -> WrittenFile:
         """Write what is left and both files' ends; return what was learned."""
-        if self._waiting:
-            self._write_page(pa.concat_batches(self._waiting))
-            self._waiting = []
+        self._write_waiting()
         self._writer.close()
         self._sink.close()
         index_path = self._staged.index_path
@@ -165,7 +176,13 @@ class ArrowFileWriter:
             columns={field.name: str(field.type) for field in self.schema if field.name != CODE_COLUMN},
             column_bytes_mean=self._by_name(self._column_bytes_sum / max(1, self._row_count)),
             column_bytes_max=self._by_name(self._column_bytes_max),
+            partition_first_pages=tuple(self._partition_first_pages),
         )
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            self._write_page(pa.concat_batches(self._waiting))
+            self._waiting, self._waiting_bytes = [], 0.0
 
     def _by_name(self, values: npt.NDArray[np.float64]) -> dict[str, float]:
         return dict(zip(self.schema.names, values.tolist(), strict=True))

@@ -1,5 +1,8 @@
 """Finds out whether a key occurs twice, while sorted rows pass by.
 
+Sorted means here that rows of one code follow each other and codes ascend within a batch: whether they fall between two
+batches, as from one hash partition to the next, makes no difference.
+
 Rows of equal keys have equal codes and so pass one after the other, but where codes are hashes different keys may share
 one. Rows of one code are therefore compared by their real keys: each with its successor, then with the one after that,
 and so on. The first equal pair settles the question. Among any n+1 rows of n different keys two are equal, so there are

@@ -1,0 +1,93 @@
+"""What the planning commands share: the relation they plan for, the device it lies on, and their common options.
+
+Planning looks at a relation as `enrich` would read it: all columns but the key, and the key as well where its codes are
+hashes that must be verified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from semistream.cost.symbols import UnitCosts
+    from semistream.demo.display import Display
+    from semistream.relations.arrow_file.reader import ArrowFileRelation
+    from semistream.relations.handle import RelationHandle
+    from semistream.relations.metered import IoProfile
+
+IO_NAMES = ("hdd", "ssd", "nvme", "here")
+
+RelationPath = Annotated[
+    str, typer.Argument(metavar="RELATION", help="A directory that `semistream index` has made.", show_default=False)
+]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory of the join, such as 64MB or 1GB.")]
+Skew = Annotated[float, typer.Option(metavar="EXPONENT", min=0, help="Zipf's exponent of the stream; 0 is uniform.")]
+Io = Annotated[
+    str, typer.Option(metavar="IO", help="The device: hdd, ssd, nvme, or here, which measures this machine first.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Prices of operations and reads, for models and for a metered relation."""
+
+    unit_costs: UnitCosts
+    profile: IoProfile
+
+
+class Stages:
+    """Stages of which each is ended by the next: a line for each in a log, the current one on a terminal."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._is_open = False
+
+    def begin(self, stage: str) -> None:
+        """End the stage before, and begin this one."""
+        self.end()
+        self._display.begin(stage)
+        self._is_open = True
+
+    def end(self, result: str = "done") -> None:
+        """End the current stage, if there is one."""
+        if self._is_open:
+            self._display.end(result)
+        self._is_open = False
+
+
+def check_io(name: str) -> None:
+    """Refuse an unknown device before anything else is done."""
+    from semistream.errors import check_choice
+
+    check_choice("io", name, IO_NAMES)
+
+
+def device_named(name: str, display: Display) -> Device:
+    """The prices of a usual machine with such a device, or those of this machine, which takes some seconds."""
+    from semistream.clock import RealClock
+    from semistream.planning.charging import typical
+    from semistream.planning.measuring import calibrate_here
+    from semistream.relations.metered import HDD, NVME, SSD, IoProfile
+
+    known = {profile.name: profile for profile in (HDD, SSD, NVME)}
+    if name in known:
+        return Device(typical(known[name]), known[name])
+    stages = Stages(display)
+    costs = calibrate_here(RealClock(), on_operation=lambda name: stages.begin(f"Measuring {name}")).unit_costs
+    stages.end()
+    # A metered relation knows no price of a call; a read at random has it in its seek.
+    return Device(costs, IoProfile(name, costs.io.seek_s + costs.io.call_s, costs.io.bytes_per_s))
+
+
+def opened(path: str) -> tuple[RelationHandle, ArrowFileRelation]:
+    """The relation in a directory, as `enrich` would read its current version."""
+    from semistream.keys import KeyCodec
+    from semistream.relations.handle import open_handle
+
+    handle = open_handle(path, None, None, verify=False)
+    is_exact = KeyCodec(handle.key_types, handle.key).exact
+    return handle, handle.open(handle.info.version, with_key=not is_exact)
