@@ -83,10 +83,16 @@ def test_pages_and_seeks_of_a_round_are_those_of_a_drawn_one(layout: Layout, mis
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("exponent", "layout", "memory_bytes"),
-    [(1.0, "shuffled", 400_000), (0.5, "frequency", 400_000), (0.0, "shuffled", 400_000)],
+    [
+        (1.0, "shuffled", 400_000),
+        (1.0, "frequency", 400_000),
+        (0.8, "shuffled", 1_000_000),
+        (0.5, "frequency", 400_000),
+        (0.0, "shuffled", 400_000),
+    ],
 )
 def test_the_operator_sweeps_as_predicted(exponent: float, layout: Layout, memory_bytes: int) -> None:
-    keys, rows = 20_000, 300_000 if exponent else 100_000
+    keys, rows = 20_000, 800_000 if exponent else 100_000
     table = pa.table({"k": np.arange(keys), "text": np.full(keys, "x" * 80)})
     relation = MemoryRelation.from_table(table, ["k"], page_rows=200)
     codes = Zipf(keys, exponent).sample(np.random.default_rng(1), rows)

@@ -105,7 +105,8 @@ class AdaptiveJoin(SemiStreamJoin):
         if not isinstance(relation, PageByKey) or not isinstance(relation, CyclicScan):
             return None
         # A page must fit already when its price is learned.
-        if relation.segment_count < SAMPLED_PAGES_MIN or relation.info.page_bytes_max > self._division.batch_bytes:
+        page_bytes_max = relation.info.page_bytes_max
+        if relation.segment_count < SAMPLED_PAGES_MIN or page_bytes_max > self._division.between_steps_bytes:
             return None
         return SweepDivision.of(relation, self._resources)
 
@@ -194,6 +195,7 @@ class AdaptiveJoin(SemiStreamJoin):
         relation, clock = self._relation, self._resources.clock
         assert isinstance(relation, CyclicScan), "a relation without segments was asked for some"
         self._at_once.settle()
+        self._holders.release()
         pages = range(min(SAMPLED_PAGES, relation.segment_count))
         begun_s = 0.0
         for number in pages:

@@ -75,6 +75,12 @@ class Aging:
         self._expected_share = share if self._has_moved else expected + FOLLOW_RATE * (share - expected)
         self._look_probes = self._look_hits = 0
 
+    def resize(self, entries: int) -> None:
+        """The memory has another size, and so will have the share of hits."""
+        self.entries = entries
+        self._expected_share = None
+        self._look_probes = self._look_hits = 0
+
     def due(self) -> int:
         """How often counts must be halved before they are used again."""
         if self._has_moved:

@@ -92,6 +92,11 @@ class Division:
     reserved_bytes: int
     """All of it together."""
 
+    @property
+    def between_steps_bytes(self) -> int:
+        """What is free when nothing is in hand, and only the driver may still hold output."""
+        return self.reserved_bytes - int(SLACK * self.output_bytes_max)
+
     @classmethod
     def of(cls, relation: KeyBatch, limit_bytes: int, rows_per_step: int, *, rows_may_wait: bool) -> Division:
         """Divide a budget for this relation; no step shall have more rows than `rows_per_step`.

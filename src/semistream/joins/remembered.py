@@ -90,7 +90,7 @@ class RememberedRows(HeldKeys):
             self._floor = self._price()
             self.keep(self._staying())
         super().resize(bytes_max)
-        self._aging.entries = self.entries_max
+        self._aging.resize(self.entries_max)
 
     def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
         """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay."""

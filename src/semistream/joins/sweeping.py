@@ -49,6 +49,9 @@ REFILL = 32
 BORDER_STEP = 1 / 16
 """Part of the memory by which the border between waiting and remembered rows moves in a round."""
 
+CLEAR = 1.2
+"""A byte must be worth this many times as much on the other side before the border moves."""
+
 REMEMBERED_SHARE = 1 / 2
 """Where the border stands at first."""
 
@@ -123,8 +126,7 @@ class Sweeping:
         # Set aside for good: rows that wait must leave it alone, or no step could ever let them go.
         holders.work.hold(division.rows_per_step * WORK_BYTES_PER_ROW)
         holders.pairs.hold(division.pairs_max * PAIR_BYTES)
-        self._page_bytes = disk_buffer_bytes(relation)
-        holders.read.hold(self._page_bytes)
+        holders.read.hold(disk_buffer_bytes(relation))
         self._remembered_bytes = int(division.store_bytes * REMEMBERED_SHARE)
         knowledge.resize(self._remembered_bytes)
         self.lists = PageLists(
@@ -135,7 +137,9 @@ class Sweeping:
         self._charge()
         self._is_filling = True
         self._position = 0
-        """The page behind the one that was read last."""
+        """Where the sweep goes on."""
+        self._read_last = -1
+        """The page that was read last."""
         self._page: Page | None = None
         self._page_number = 0
         self._asked: list[Numbers] = []
@@ -278,8 +282,8 @@ class Sweeping:
     def _read(self, number: int) -> Page:
         begun_s = self._clock.now_s()
         batch = self._relation.segment(number)
-        self._prices.learn(self._clock.now_s() - begun_s, goes_on=number == self._position)
-        self._position = number + 1
+        self._prices.learn(self._clock.now_s() - begun_s, goes_on=number == self._read_last + 1)
+        self._read_last, self._position = number, number + 1
         self.stats.reads += 1
         self.stats.rows_read += len(batch)
         return Page.of(batch)
@@ -308,7 +312,7 @@ class Sweeping:
     @property
     def _is_tight(self) -> bool:
         """Whether rows that wait are larger than was expected, and have taken what others were to get."""
-        return self._holders.waiting.free_bytes < OUTPUT_SLACK * self._division.output_bytes_max + self._page_bytes
+        return self._holders.waiting.free_bytes < OUTPUT_SLACK * self._division.output_bytes_max
 
     # The border ------------------------------------------------------------------------------------------------------
 
@@ -318,11 +322,14 @@ class Sweeping:
         if ended.missed_rows == 0:
             return
         self.missed_row_s = ended.seconds / ended.missed_rows
-        saved_rows_per_byte = self._knowledge.remembered.marginal_uses_per_byte(ended.rows) / 2
+        remembered = self._knowledge.remembered
+        if not remembered.is_full:
+            return
+        saved_bytes_per_byte = remembered.marginal_uses_per_byte(ended.rows) / 2 * self._waiting_row_bytes
         step_bytes = int(self._division.store_bytes * BORDER_STEP)
-        if saved_rows_per_byte * self._waiting_row_bytes > 1:
+        if saved_bytes_per_byte > CLEAR:
             self._move_border(self._remembered_bytes + step_bytes)
-        elif self._knowledge.remembered.is_full:
+        elif saved_bytes_per_byte < 1 / CLEAR:
             self._move_border(self._remembered_bytes - step_bytes)
 
     @property

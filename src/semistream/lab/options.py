@@ -127,6 +127,7 @@ OPTIONS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "tuned": _tuned_cache,
     "tuned-pins": _tuned_pins,
     "pins": _pins,
+    "pinned-page": lambda place: {"pinned_pages": 1},
 }
 
 

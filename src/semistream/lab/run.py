@@ -125,7 +125,8 @@ def _measured(experiment: Experiment, seen: Seen) -> tuple[float, float, float]:
     if experiment.measure == "rate":
         return seen.rate, seen.rate_low, seen.rate_high
     y = {"processing": seen.processing_s, "waiting": seen.waiting_s, "loop": seen.loop_s}[experiment.measure]
-    return y, y * seen.rate / seen.rate_high, y * seen.rate / seen.rate_low
+    high = y * seen.rate / seen.rate_low if seen.rate_low else math.inf
+    return y, y * seen.rate / seen.rate_high, high
 
 
 def _memory_for_rate(series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:

@@ -38,7 +38,7 @@ from semistream.joins.tuned_x_hybridjoin import usual_pinned_pages
 from semistream.joins.waiting import WaitingRows
 from semistream.joins.x_hybridjoin import PINNED_PAGES
 from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, Relation
-from semistream.relations.partitioned import PartitionedRelation
+from semistream.relations.partitioned import partitions_of
 from semistream.structures.hash_multimap import HashMultimap
 
 Settings = Mapping[str, float]
@@ -154,7 +154,7 @@ def _split(
 
 def _of_a_part(relation: Relation, room: Room, given: Settings, rows_per_key: float) -> Sizes:
     """PCSRJ: a CACHEJOIN for each part, in an equal share of the memory without the part's inbox."""
-    parts: Sequence[Relation] = relation.partitions if isinstance(relation, PartitionedRelation) else (relation,)
+    parts: Sequence[Relation] = partitions_of(relation)
     part_bytes = room.memory_bytes // len(parts)
     inbox_row_bytes = pcsrj.INBOX_ROW_BYTES + room.stream_row_bytes
     inbox_rows = max(1, min(room.rows_per_step, int(part_bytes * pcsrj.INBOX_SHARE) // inbox_row_bytes))
@@ -172,13 +172,16 @@ def _without_waiting(algorithm: str, relation: Relation, room: Room, page_rows: 
     if algorithm == "inlj":
         return Sizes(page_rows=page_rows, rows_per_step=rows_per_step)
     assert isinstance(relation, KeyBatch), "adaptive needs a relation that answers batches of keys"
-    page_fits = relation.info.page_bytes_max <= adaptive.division_of(relation, room.resources()).batch_bytes
+    division = adaptive.division_of(relation, room.resources())
+    page_bytes_max = relation.info.page_bytes_max
     return Sizes(
         page_rows=page_rows,
         h_r_rows=held_rows(relation, remembered_bytes(relation, room), rows_per_key),
         rows_per_step=rows_per_step,
-        page_fits=page_fits,
-        sweep_splits=_sweep_splits(relation, room, rows_per_key) if page_fits else (),
+        page_fits=page_bytes_max <= division.batch_bytes,
+        sweep_splits=(
+            _sweep_splits(relation, room, rows_per_key) if page_bytes_max <= division.between_steps_bytes else ()
+        ),
         queue_node_bytes=PageLists.bytes_for(1),
     )
 

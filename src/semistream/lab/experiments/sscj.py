@@ -7,6 +7,7 @@ the cache was is not stated; here its model finds the best size.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from semistream.lab.bench import Conditions
 from semistream.lab.claims import both, close, wins
@@ -49,7 +50,12 @@ def _customers(size: Size, percent: float) -> Setting:
 def _arriving(size: Size, share: float) -> Setting:
     """Rows that arrive at so many times the rate that HYBRIDJOIN serves by its model, on a disk with seeks."""
     base = replace(_share(size, 10), turns=ARRIVING_TURNS)
-    return replace(base, arrival_rows_per_s=share * prediction(HYBRID, base, Conditions()).mu_rows_per_s)
+    return replace(base, arrival_rows_per_s=share * _hybrid_rate(base))
+
+
+@cache
+def _hybrid_rate(setting: Setting) -> float:
+    return prediction(HYBRID, setting, Conditions()).mu_rows_per_s
 
 
 EXPERIMENTS = (
