@@ -47,6 +47,7 @@ def wins(
     larger_is_better: bool = True,
     except_at: tuple[float, ...] = (),
     grows: bool = False,
+    difference_grows: bool = False,
     least: float = 0.0,
     explain: str = "",
 ) -> Judge:
@@ -59,7 +60,8 @@ def wins(
         beside: Further pairs whose ratios are reported and decide nothing.
         larger_is_better: False for times and memory.
         except_at: Values of x of which the paper does not claim it.
-        grows: Whether the gain is larger at the end of the axis than at its beginning.
+        grows: Whether the ratio is larger at the end of the axis than at its beginning.
+        difference_grows: The same of the difference.
         least: What the ratio is at every point where the paper says so in words: above 1 where it is "better".
         explain: Why it does not hold.
     """
@@ -80,8 +82,10 @@ def wins(
         short = [x for x, published in stated.items() if ratios[x] < NEAR * published]
         first_x, last_x = next(iter(ratios)), list(ratios)[-1]
         shrinks = grows and ratios[last_x] <= ratios[first_x]
+        differences = [abs(over.y - under.y) for over, under in _paired(lines, winner, rival)]
+        narrows = difference_grows and differences[-1] <= differences[0]
         below = [x for x, ratio in ratios.items() if x not in except_at and ratio < least]
-        holds = not behind and not short and not shrinks and not below
+        holds = not behind and not short and not shrinks and not narrows and not below
         shown = ", ".join(
             f"{ratios[x]:.3g} at {x:g}" + (f" (paper {stated[x]:g})" if x in stated else "")
             for x in (stated or {first_x: 0, last_x: 0})
@@ -91,6 +95,10 @@ def wins(
             parts.append(f"{winner} is behind {rival} at " + ", ".join(f"{x:g}" for x in behind))
         if below:
             parts.append(f"less than {least:g} at " + ", ".join(f"{x:g}" for x in below))
+        if difference_grows:
+            parts.append(
+                f"the difference is {differences[0]:.3g} at {first_x:g} and {differences[-1]:.3g} at {last_x:g}"
+            )
         if shrinks:
             parts.append(
                 f"the gain does not grow: {ratios[first_x]:.3g} at {first_x:g}, {ratios[last_x]:.3g} at the end"

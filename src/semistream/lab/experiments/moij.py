@@ -243,8 +243,8 @@ EXPERIMENTS = (
             NOTE
             + WEATHER_NOTE
             + " MOIJ remembers next to nothing here, because the rows of a longitude take more memory than the stream "
-            "rows that wait for it: its gain is what CACHEJOIN's cache takes for nothing. CACHEJOIN is not run on R without "
-            "duplicates, as in the paper, but remembers all rows of a key together."
+            "rows that wait for it: its gain is what CACHEJOIN's cache takes for nothing. CACHEJOIN is not run on R "
+            "without duplicates, as in the paper, but remembers all rows of a key together."
         ),
     ),
     Experiment(

@@ -177,7 +177,7 @@ EXPERIMENTS = (
             HYBRID.label,
             larger_is_better=False,
             beside=BESIDE,
-            grows=True,
+            difference_grows=True,
             least=MUCH,
             explain=TIME_EXPLAIN,
         ),

@@ -62,9 +62,15 @@ def _setting(size: Size, *, millions: float = 2.0, megabytes: float = 100.0) -> 
     )
 
 
+def _long(size: Size) -> Setting:
+    """With a stream so long that a deviation of a few per cent is not chance."""
+    base = _setting(size)
+    return replace(base, turns=4 * base.turns)
+
+
 def _swappable(size: Size, factor: float) -> Setting:
     """The swappable part so many times its usual size, and about the same rows pinned."""
-    base = _setting(size)
+    base = _long(size)
     return replace(base, page_rows=max(2, round(base.page_rows * factor)))
 
 
@@ -74,7 +80,7 @@ def _surface(size: Size, factor: float) -> Setting:
 
 
 def _pinned(size: Size, factor: float) -> Setting:
-    base = _setting(size)
+    base = _long(size)
     return replace(base, pinned_rows=max(1, round(base.pinned_rows * factor)))
 
 

@@ -1,0 +1,105 @@
+"""What is remembered, beside the best fixed choice of rows and beside LRU in the same bytes.
+
+The best fixed choice is known from Zipf's law: the most popular keys, as many as fit. It cannot be beaten as long as
+the stream is steady, and it knows what an operator has to learn.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from semistream.budget import MemoryBudget
+from semistream.joins.knowledge import Knowledge, hints_bytes
+from semistream.lab.workloads.zipf import Zipf
+from semistream.relations.memory import MemoryRelation
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+KEYS, BATCH_ROWS = 50_000, 5_000
+EXPONENTS = (0.5, 0.8, 1.0, 1.2)
+Integers = npt.NDArray[np.int64]
+
+
+@pytest.fixture(scope="module")
+def relation() -> MemoryRelation:
+    texts = pa.array(["y" * 92]).take(pa.array(np.zeros(KEYS, np.int64)))
+    return MemoryRelation.from_table(pa.table({"k": np.arange(KEYS), "text": texts}), ["k"], page_rows=KEYS)
+
+
+class Remembering:
+    """A memory for a tenth of R that is asked for batches of keys and learns what it lacks."""
+
+    def __init__(self, relation: MemoryRelation) -> None:
+        self._batch = relation.segment(0)
+        memory_bytes = int(relation.info.row_count * relation.info.row_bytes_mean / 10)
+        rows_bytes = memory_bytes - hints_bytes(relation, memory_bytes)
+        self._knowledge = Knowledge(relation, MemoryBudget(memory_bytes), rows_bytes)
+
+    def __len__(self) -> int:
+        return len(self._knowledge.remembered)
+
+    def hit_share(self, codes: Integers) -> float:
+        _, count = self._knowledge.remembered.probe(codes)
+        missed, uses = np.unique(codes[count == 0], return_counts=True)
+        self._knowledge.count_missed(missed, uses)
+        self._knowledge.learn(self._batch, missed, missed, np.ones(len(missed), np.int64))
+        self._knowledge.settle()
+        return float(np.mean(count > 0))
+
+
+class LeastRecentlyUsed:
+    """As many keys as it is told, the least recently used leaves first."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[int, None] = OrderedDict()
+
+    def hit_share(self, codes: Integers, keys_max: int) -> float:
+        hits = 0
+        for code in codes.tolist():
+            hits += code in self._keys
+            self._keys[code] = None
+            self._keys.move_to_end(code)
+        while len(self._keys) > keys_max:
+            self._keys.popitem(last=False)
+        return hits / len(codes)
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+def test_hits_come_within_three_per_cent_of_the_best_fixed_choice_and_beat_lru(
+    exponent: float, relation: MemoryRelation
+) -> None:
+    rng = np.random.default_rng(7)
+    zipf, place_of_rank = Zipf(KEYS, exponent), rng.permutation(KEYS)
+    popularity = np.arange(1, KEYS + 1) ** -exponent
+    share_of_hottest = np.cumsum(popularity) / popularity.sum()
+    memory, lru = Remembering(relation), LeastRecentlyUsed()
+    hits, best, recent = [], [], []
+    for _ in range(400):
+        codes = place_of_rank[zipf.sample(rng, BATCH_ROWS)]
+        best.append(share_of_hottest[max(0, len(memory) - 1)])
+        hits.append(memory.hit_share(codes))
+        recent.append(lru.hit_share(codes, len(memory)))
+    ours, perfect, least_recent = (float(np.mean(shares[300:])) for shares in (hits, best, recent))
+    print(f"Zipf {exponent}: {ours:.3f} of the rows were hits, {perfect:.3f} at best, {least_recent:.3f} with LRU")
+    assert ours >= 0.97 * perfect
+    assert ours > least_recent
+
+
+@pytest.mark.parametrize(("exponent", "regained_share"), [(0.5, 0.85), (0.8, 0.92), (1.0, 0.95), (1.2, 0.96)])
+def test_ten_batches_after_the_hot_set_has_moved_most_hits_are_back(
+    exponent: float, regained_share: float, relation: MemoryRelation
+) -> None:
+    rng = np.random.default_rng(8)
+    zipf, place_of_rank = Zipf(KEYS, exponent), rng.permutation(KEYS)
+    memory = Remembering(relation)
+    steady = [memory.hit_share(place_of_rank[zipf.sample(rng, 2 * BATCH_ROWS)]) for _ in range(150)]
+    place_of_rank = rng.permutation(KEYS)
+    after = [memory.hit_share(place_of_rank[zipf.sample(rng, 2 * BATCH_ROWS)]) for _ in range(12)]
+    print(f"Zipf {exponent}: {np.mean(steady[-20:]):.3f} before, {after[0]:.3f}, then {np.round(after[1:], 3)}")
+    assert after[0] < 0.5 * np.mean(steady[-20:])
+    assert np.mean(after[-3:]) >= regained_share * np.mean(steady[-20:])
