@@ -138,7 +138,7 @@ class AdaptiveJoin(SemiStreamJoin):
 
     def step(self) -> StepOutput:
         """Go on with what is in hand."""
-        assert self.waiting_rows > 0, "the driver called step() with nothing waiting"
+        assert self.waiting_rows or not self.wants_rows, "the driver called step() with nothing to do"
         output = self._way.step()
         if isinstance(self._way, Sweeping) and self._way.missed_row_s > self._missed_row_s:
             self._way.is_ending = True

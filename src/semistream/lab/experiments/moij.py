@@ -18,7 +18,7 @@ PAPER = "MOIJ: big data velocity management by a memory-optimal index join"
 
 SCALES: Mapping[Size, Scale] = {
     "small": Scale(40_000, page_rows=10, turns=3),
-    "default": Scale(400, page_rows=200, turns=6),
+    "default": Scale(400, page_rows=200, turns=20),
     "paper": Scale(1, page_rows=833, turns=8),
 }
 
@@ -40,6 +40,9 @@ PER_CENT: Mapping[Size, tuple[float, ...]] = {
 """M as a share of R. The least share leaves too little of a small R for pages and rows."""
 
 PAPER_RATE = 50_000.0
+
+SEARCH_TURNS = 8
+"""Turns of each of the many runs that find the memory for a rate."""
 NOTE = (
     "CACHEJOIN has the fixed cache of its prototype, 2 500 rows, scaled to answer the same share of the stream; tuned, "
     "its model divides the memory."
@@ -77,7 +80,8 @@ def _for_rate(size: Size, *, millions: float, rows_per_s: float) -> Setting:
     scale = SCALES[size]
     # A read serves rows in proportion to its page, so the rate shrinks with the page.
     wanted_rows_per_s = rows_per_s * scale.page_rows / SCALES["paper"].page_rows
-    return replace(scale.setting(millions=millions, megabytes=ALL_MB), wanted_rows_per_s=wanted_rows_per_s)
+    base = scale.setting(millions=millions, megabytes=ALL_MB)
+    return replace(base, wanted_rows_per_s=wanted_rows_per_s, turns=min(scale.turns, SEARCH_TURNS))
 
 
 def tpch(size: Size, percent: float) -> Setting:
