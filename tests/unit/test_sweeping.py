@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +23,8 @@ from tests.support.oracle import assert_same_rows, duckdb_join
 from tests.support.running import make_driver
 
 KEYS, PAGE_ROWS, STREAM_ROW_BYTES = 20_000, 100, 20
-MEMORY = IoProfile("memory", seek_s=0.0, bytes_per_s=20e9)
+MEMORY = IoProfile("memory", seek_s=0.0, bytes_per_s=math.inf)
+SLOW_SEGMENT_S = 0.001
 
 
 class Notes(MeteredRelation):
@@ -97,16 +99,24 @@ def test_the_border_moves_towards_what_a_byte_is_worth() -> None:
     assert with_skew > 0.3
 
 
+class SlowScan(Notes):
+    """Keys cost nothing and segments do."""
+
+    def _read_segment(self, number: int) -> pa.RecordBatch:
+        self._clock.advance(SLOW_SEGMENT_S)
+        return super()._read_segment(number)
+
+
 def test_sweeps_that_turn_out_to_be_dear_are_given_up() -> None:
     clock = VirtualClock()
-    relation = noted(MEMORY, clock)
+    relation = SlowScan(noted(MEMORY, clock), MEMORY, clock)
     join = AdaptiveJoin(relation, JoinResources(MemoryBudget(400_000), clock, 10_000, STREAM_ROW_BYTES))
     assert join._sweeps is not None
-    join._missed_row_s = 1e-12
     join._begin_to_sweep(join._sweeps)
     codes = np.random.default_rng(5).integers(0, KEYS, 60_000)
     run_timed(join, codes, np.zeros(len(codes)), clock)
     assert not join.is_sweeping
+    assert len(relation.segments) < 4 * KEYS // PAGE_ROWS
 
 
 @pytest.mark.parametrize("text_bytes", [0, 40, 400])
