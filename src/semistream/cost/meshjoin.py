@@ -12,7 +12,7 @@ after meeting its w m partners, so outputs are w m an iteration whatever the ske
 distribution of the stream: the model is exact.
 
 Pages are counted in rows: b v_P is `page_rows * v_r_bytes`. R is read in sequence, so a read costs a call but no
-seek. The last segment of a scan may be short; the queue still has a cell for it, hence the rounding up.
+seek, except for the one that begins the scan anew. The last segment of a scan may be short; the queue still has a cell for it, hence the rounding up.
 
 Tuning: for a given memory each b leaves one w, and mu has one maximum over b (`tuned`). For a given arrival rate the
 smallest w is lambda c_loop, and memory has one minimum over b (`least_memory`).
@@ -71,6 +71,7 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
     counts = Counts(
         pages_read=1.0,
         bytes_read=rows_read * workload.v_r_bytes,
+        seeks=1.0 / iterations,
         probes=rows_read,
         outputs=w * workload.rows_per_key,
         deletions=w,
@@ -117,6 +118,7 @@ def least_memory(
         iterations = cells(workload, candidate)
         rows_read = workload.r_rows / iterations
         fixed_s = unit_costs.io.read_s(rows_read * workload.v_r_bytes, sequential=True) + rows_read * unit_costs.c_h
+        fixed_s += unit_costs.io.seek_s / iterations
         # w = lambda c_loop, solved for w.
         w = arrival_rows_per_s * fixed_s / room
         filled = replace(candidate, h_s_rows=w * iterations)

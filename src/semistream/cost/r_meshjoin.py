@@ -46,6 +46,7 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
     counts = Counts(
         pages_read=1.0 / sizes.segments,
         bytes_read=rows_read * workload.v_r_bytes,
+        seeks=1.0 / iterations,
         probes=rows_read,
         outputs=w * workload.rows_per_key,
         deletions=w,

@@ -53,7 +53,7 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
     counts = replace(
         phase_counts(workload, sizes, w_n=w_n, w_s=w_s),
         bytes_read=rows_read * workload.v_r_bytes,
-        seeks=0.0,
+        seeks=1.0 / iterations,
         probes=rows_read + w_n + w_s,
         inequality_tests=rows_read / workload.rows_per_key,
         eviction_tests=cached_keys / iterations,

@@ -76,6 +76,12 @@ class XHybridJoin(OldestKeyJoin):
             self._pinned = Page.of(batch)
         return self._pinned
 
+    def _answer_more(self, page: Page) -> bool:
+        has_more = super()._answer_more(page)
+        if page is self._pinned:
+            self.stats.hits += len(self._answered)
+        return has_more
+
     def _without_partner(self, page: Page) -> Numbers:
         # Pinned pages say nothing of keys that are not on them.
         return NO_NUMBERS if page is self._pinned else super()._without_partner(page)

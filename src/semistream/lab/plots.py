@@ -62,6 +62,8 @@ def draw(result: Result) -> Figure:
     values = [x for x, _ in experiment.settings(result.size)]
     if min(values) > 0 and max(values) > LOG_X_FROM * min(values):
         axes.set_xscale("log")
+        axes.set_xticks(values, [f"{x:g}" for x in values])
+        axes.minorticks_off()
     axes.set_xlabel(experiment.x_label)
     axes.set_ylabel(MEASURE_LABELS[experiment.measure])
     axes.set_title(f"{experiment.id}, in the paper: {experiment.fixed}", fontsize="medium")
