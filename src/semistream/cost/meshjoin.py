@@ -12,7 +12,8 @@ after meeting its w m partners, so outputs are w m an iteration whatever the ske
 distribution of the stream: the model is exact.
 
 Pages are counted in rows: b v_P is `page_rows * v_r_bytes`. R is read in sequence, so a read costs a call but no
-seek, except for the one that begins the scan anew. The last segment of a scan may be short; the queue still has a cell for it, hence the rounding up.
+seek, except for the one that begins the scan anew. The last segment of a scan may be short; the queue still has a cell
+for it, hence the rounding up.
 
 Tuning: for a given memory each b leaves one w, and mu has one maximum over b (`tuned`). For a given arrival rate the
 smallest w is lambda c_loop, and memory has one minimum over b (`least_memory`).

@@ -12,7 +12,8 @@ passed by, serves W.
 How much is remembered. A byte for remembered rows is a byte less for rows that wait. A key that is asked for u times a
 round keeps u/2 rows waiting if it is not remembered; so remembering it pays as long as its bytes are fewer than those
 of u/2 waiting rows. That is the cache inequality of MOIJ and SSBJ. It is applied to the least useful of what is
-remembered, once a round, and moves the border between the two by a step. Which keys are remembered is decided by uses
+remembered, once a round, and moves the border between the two by a step; where there was room for more rows to wait,
+memory is not what they lack, and remembered rows get some of theirs. Which keys are remembered is decided by uses
 per byte (`Knowledge`), over many rounds, because the count of a single round is mostly chance.
 
 Memory: the page in hand, `PageLists`, the columns of the rows that wait, and what is remembered.
@@ -210,6 +211,7 @@ class Sweeping:
         self._round.missed_rows += len(rows)
         if self._room <= 0:
             self._is_filling = False
+            self._round.was_full = True
 
     @property
     def _room(self) -> int:
@@ -327,7 +329,7 @@ class Sweeping:
             return
         saved_bytes_per_byte = remembered.marginal_uses_per_byte(ended.rows) / 2 * self._waiting_row_bytes
         step_bytes = int(self._division.store_bytes * BORDER_STEP)
-        if saved_bytes_per_byte > CLEAR:
+        if saved_bytes_per_byte > CLEAR or not ended.was_full:
             self._move_border(self._remembered_bytes + step_bytes)
         elif saved_bytes_per_byte < 1 / CLEAR:
             self._move_border(self._remembered_bytes - step_bytes)
@@ -371,3 +373,5 @@ class _Round:
     rows: int = 0
     missed_rows: int = 0
     seconds: float = 0.0
+    was_full: bool = False
+    """Whether rows had to wait outside, because no more could wait here."""
