@@ -67,9 +67,6 @@ OUTPUT_BYTES = 4 * MIB
 SLACK = 1.25
 """Arrow batches are a little larger than the sum of their rows: offsets, validity, padding."""
 
-BATCH_BYTES = 4096
-"""What Arrow needs for any batch, however few rows are in it."""
-
 SPARSE = 4
 """Of a page or a segment with this many times as many rows as were wanted, only those are held."""
 
@@ -174,6 +171,17 @@ def _compact(offer: _Offer) -> _Offer:
     # Not from Arrow's own pool, which keeps a megabyte and more of what it was given back.
     batch = pc.take(offer.batch, pa.array(rows), memory_pool=pa.system_memory_pool())
     return _Offer(batch, offer.codes, ends - offer.count, offer.count)
+
+
+def _together(offers: list[_Offer]) -> _Offer:
+    """All offers in one batch."""
+    if len(offers) == 1:
+        return offers[0]
+    batch = pa.concat_batches([offer.batch for offer in offers], memory_pool=pa.system_memory_pool())
+    begins = np.cumsum([0, *(len(offer.batch) for offer in offers[:-1])])
+    first = [offer.first + begin for offer, begin in zip(offers, begins, strict=True)]
+    codes, count = (np.concatenate([getattr(offer, name) for offer in offers]) for name in ("codes", "count"))
+    return _Offer(batch, codes, np.concatenate(first), count)
 
 
 class AnsweringAtOnce:
@@ -341,16 +349,22 @@ class AnsweringAtOnce:
         batch_bytes = batch.nbytes + rows_read * self._division.scratch_bytes
         self._holders.read.hold(self._offered_bytes + batch_bytes)
         offer = _Offer(batch, codes, first, count)
-        is_sparse = SPARSE * int(count.sum()) < len(batch)
-        if is_sparse:
-            offer = _compact(offer)
-        # The first is there in any case; of others, not many small ones.
-        offer_bytes = offer.batch.nbytes + (BATCH_BYTES if self._to_remember else 0)
-        fits = self._offered_bytes + offer_bytes <= self._division.offers_bytes_max
-        self._holds_all_read = fits and not is_sparse
-        if fits:
-            self._offered_bytes += offer_bytes
+        if SPARSE * int(count.sum()) < len(batch):
+            self._holds_all_read = False
+            self._gather_offer(_compact(offer))
+            return
+        self._holds_all_read = self._offered_bytes + batch.nbytes <= self._division.offers_bytes_max
+        if self._holds_all_read:
+            self._offered_bytes += batch.nbytes
             self._to_remember.append(offer)
+
+    def _gather_offer(self, offer: _Offer) -> None:
+        """Put a few rows together with those gathered before: small batches take far more than their rows."""
+        gathered = _together([*self._to_remember, offer])
+        # While they are put together they are there twice.
+        if 2 * gathered.batch.nbytes <= self._division.offers_bytes_max:
+            self._to_remember = [gathered]
+            self._offered_bytes = gathered.batch.nbytes
 
     def settle(self) -> None:
         """Remember what was offered. Nothing may be waiting."""
