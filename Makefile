@@ -32,7 +32,7 @@ demo: java $(READY) ## Watch a stream of sales be enriched from disk into a star
 test: java $(READY) ## Run the tests: the fast ones first, then those on Spark
 	@$(BIN)/python -m pytest -m "not long" $(ARGS)
 
-test-long: java $(READY) ## Run the tests that watch and measure for minutes
+test-long: java $(READY) ## Run the rest: the papers' algorithms, Connect, faults, what measures for minutes
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
 test-fast: $(READY) ## Run only the tests that need neither Spark nor patience

@@ -46,7 +46,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if SPARK_TESTS in item.path.parents:
             item.add_marker(pytest.mark.spark)
-        if COST_TESTS in item.path.parents or _algorithm_of(item) not in USUAL_ALGORITHMS:
+        # On Connect the suite of classic Spark runs a second time.
+        is_second_time = item.get_closest_marker("connect") is not None
+        if is_second_time or COST_TESTS in item.path.parents or _algorithm_of(item) not in USUAL_ALGORITHMS:
             item.add_marker(pytest.mark.long)
     yield
     # After the shuffle, and stable: what fails fast fails first, and a Spark session is started once, at the end.

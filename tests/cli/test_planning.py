@@ -24,6 +24,8 @@ from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.planning import measuring
 from semistream.relations.building.build import build_relation
 
+pytestmark = pytest.mark.long
+
 KEYS = 5000
 
 

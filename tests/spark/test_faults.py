@@ -34,7 +34,7 @@ NEWEST = 4
 MEMORY_BYTES = 16_000_000
 WAIT_S = 100
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 def master(rows_per_key: int, edition: int = 1) -> pa.Table:

@@ -19,6 +19,8 @@ from semistream.relations.handle import open_handle
 from semistream.relations.partitioned import partition_of
 from tests.unit.built import TINY, products, staging_of
 
+pytestmark = pytest.mark.long
+
 
 def opened(out: Path, version: int = 1) -> ArrowFileRelation:
     return ArrowFileRelation(RelationDirectory(out), version)

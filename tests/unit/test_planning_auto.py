@@ -16,6 +16,8 @@ from semistream.planning.capacities import Room
 from semistream.relations.base import Codes, Relation
 from semistream.relations.memory import MemoryRelation
 
+pytestmark = pytest.mark.long
+
 
 def relation(rows: int, page_rows: int = 200, rows_per_key: int = 1) -> MemoryRelation:
     codes = np.arange(rows) // rows_per_key

@@ -9,6 +9,8 @@ from semistream.joins.base import Numbers
 from semistream.planning import key_sample
 from semistream.planning.key_sample import KeySample
 
+pytestmark = pytest.mark.long
+
 
 def sample_of(codes: Numbers, batch_rows: int) -> KeySample:
     sample = KeySample()

@@ -22,6 +22,8 @@ from semistream.relations.metered import HDD, IoProfile, MeteredRelation
 from tests.support.oracle import assert_same_rows, duckdb_join
 from tests.support.running import make_driver
 
+pytestmark = pytest.mark.long
+
 KEYS, PAGE_ROWS, STREAM_ROW_BYTES = 20_000, 100, 20
 MEMORY = IoProfile("memory", seek_s=0.0, bytes_per_s=math.inf)
 SLOW_SEGMENT_S = 0.001

@@ -20,6 +20,8 @@ from semistream.spark.plan import EnrichPlan, make_plan
 from semistream.spark.versions import newest_fitting_version
 from tests.support.oracle import assert_same_rows
 
+pytestmark = pytest.mark.long
+
 PARTITIONS = 4
 MASTER = pa.table({"id": np.arange(400) // 2, "name": [f"n{i}" for i in range(400)]})
 
