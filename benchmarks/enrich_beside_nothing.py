@@ -53,7 +53,7 @@ def _do_nothing() -> None:
             prebuilt: pa.Array | None = None
             for keys in batches:
                 if prebuilt is None or len(prebuilt) < len(keys):
-                    prebuilt = worker._serve(plan).answer((keys,))
+                    prebuilt = worker._serve(plan, rows_may_wait=False).answer((keys,))
                 yield prebuilt if len(prebuilt) == len(keys) else prebuilt.slice(0, len(keys))
 
         return run
