@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semistream.clock import Clock
 from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, JoinStats, Numbers, StepOutput, StreamRows
 from semistream.joins.disk_probing import Page
 from semistream.joins.division import (
@@ -86,8 +85,7 @@ class SweepDivision:
 class _Prices:
     """Seconds of reading the next page, and a page elsewhere, as measured."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.next_s = 0.0
         self.elsewhere_s = 0.0
 
@@ -123,7 +121,7 @@ class Sweeping:
         self._division = division
         self._knowledge = knowledge
         self._holders = holders
-        self._prices = _Prices(resources.clock)
+        self._prices = _Prices()
         # Set aside for good: rows that wait must leave it alone, or no step could ever let them go.
         holders.work.hold(division.rows_per_step * WORK_BYTES_PER_ROW)
         holders.pairs.hold(division.pairs_max * PAIR_BYTES)
