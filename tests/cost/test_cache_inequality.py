@@ -53,9 +53,9 @@ def test_the_settled_placement_needs_the_least_memory(exponent: float, rows_per_
 @pytest.mark.parametrize("model", (moij, ssbj))
 def test_a_uniform_stream_leaves_the_cache_empty(model: object, exponent: float) -> None:
     prediction = model.predict(replace(WORKLOAD, zipf_exponent=exponent), SIZES, COSTS)  # type: ignore[attr-defined]
-    assert prediction.remembered_rows == 0
-    assert prediction.w_n == 0
-    assert prediction.memory_bytes["H_R"] == 0
+    # Chance lets a key in now and then; less than one of the keys is in the cache at a time.
+    assert prediction.remembered_rows < 1
+    assert prediction.hit_share < 1e-6
 
 
 @pytest.mark.parametrize("model", (moij, ssbj))

@@ -26,9 +26,6 @@ from semistream.relations.metered import HDD, NVME, IoProfile, MeteredRelation
 KEYS, PAGE_ROWS, MEMORY_BYTES = 20_000, 100, 300_000
 WARM_UP_SHARE, END_SHARE = 0.5, 0.95
 
-PERFECT = "the model remembers the most popular rows; a threshold of uses lets others in, the more so the less skew"
-TOGETHER = "popular keys lie on the first pages, and leaving together they leave more room than the model knows"
-
 BY_ITSELF = {"adaptive", "inlj", "pcsrj"}
 """Tested elsewhere, in ways that fit them better: two ways, no loop, several clocks."""
 
@@ -39,24 +36,8 @@ STREAMS: tuple[tuple[float, Layout, IoProfile], ...] = (
     (0.5, "shuffled", HDD),
 )
 
-UNPREDICTED = {
-    ("cachejoin", 1.0, "shuffled"): PERFECT,
-    ("cachejoin", 1.0, "frequency"): PERFECT,
-    ("cachejoin", 0.5, "shuffled"): PERFECT,
-    ("sscj", 0.5, "shuffled"): PERFECT,
-    ("moij", 1.0, "frequency"): TOGETHER,
-    ("ssbj", 1.0, "frequency"): TOGETHER,
-    ("ssbj", 0.5, "shuffled"): "with so little skew the few hits are those of keys that chance has made popular",
-}
-
 CASES = [
-    pytest.param(
-        *(algorithm, exponent, layout, io),
-        id=f"{algorithm}-{exponent}-{layout}-{io.name}",
-        marks=pytest.mark.xfail(reason=UNPREDICTED[algorithm, exponent, layout])
-        if (algorithm, exponent, layout) in UNPREDICTED
-        else (),
-    )
+    pytest.param(*(algorithm, exponent, layout, io), id=f"{algorithm}-{exponent}-{layout}-{io.name}")
     for algorithm in sorted(set(MODELS) - BY_ITSELF)
     for exponent, layout, io in STREAMS
 ]

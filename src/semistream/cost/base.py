@@ -208,8 +208,12 @@ def h_s_rows_within(model: CostModel, workload: Workload, sizes: Sizes, limit_by
 
     `sizes` gives everything else. The result may be negative: then the rest alone is too large.
     """
-    one, two = (sum(model.memory_bytes(workload, replace(sizes, h_s_rows=rows)).values()) for rows in (1.0, 2.0))
-    return 1.0 + (limit_bytes - one) / (two - one)
+    # Memory is a straight line in h_S; two points far from its beginning, where a cache could take more than there is.
+    few, many = 1e5, 2e5
+    at_few, at_many = (
+        sum(model.memory_bytes(workload, replace(sizes, h_s_rows=rows)).values()) for rows in (few, many)
+    )
+    return few + (limit_bytes - at_few) * (many - few) / (at_many - at_few)
 
 
 def predicted(

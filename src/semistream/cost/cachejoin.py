@@ -9,11 +9,11 @@ that PCSRJ and SSCJ print it with:
 
 SSCJ adds 8 h_R bytes for its frequency recorder to M; see `semistream.cost.sscj`.
 
-The papers take w_N and w_S from measurement. Here H_R is assumed to hold the h_R most popular rows, which is what the
-threshold settles on when it is right. Its hit share is then the Zipf share p of the hottest h_R / m keys; what is let
-through spreads over the pages without those keys (`semistream.cost.pages`), w_S is the steady state of that, and
-w_N = w_S p / (1 - p), because the stream phase lasts until H_S is full again. A cache that learns is worse by the
-popular keys it has not met yet.
+The papers take w_N and w_S from measurement. Here they follow from what the cache learns
+(`semistream.cost.learned_cache`). A key comes in when at least `threshold` rows wait for it, and goes when h_R others
+have come in after it: all keys stay equally long, L. The threshold is the least for which no more than half of the
+cache is replaced in a round, so L is two rounds or more. w_S is the steady state of what is let through, and
+w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until H_S is full again.
 
 | symbol | name here    | unit           | meaning                                           |
 |--------|--------------|----------------|---------------------------------------------------|
@@ -25,12 +25,28 @@ popular keys it has not met yet.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
-from semistream.cost.pages import page_shares
-from semistream.cost.steady_state import rows_leaving
+from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, sharing_places
 from semistream.cost.symbols import Counts, UnitCosts
+from semistream.cost.zipf import Floats
+
+FILLED_SHARE = 31 / 32
+"""How full H_R is on average: when it is full, a sixteenth makes room at once."""
+
+CHURN_SHARE = 1 / 2
+"""More of the cache than this replaced in a round, and the threshold rises."""
+
+THRESHOLD_MAX = 1024
+"""Where the search for the threshold ends; a small cache beside a long queue comes to rest at some ten."""
+
+Sharing = Callable[[Loop, Floats, int, float], Floats]
+"""How keys share the places of a cache: their occupancy, from the loop, the rows until each comes in, the threshold and
+the number of places."""
 
 
 def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
@@ -48,14 +64,43 @@ def c_loop_s(unit_costs: UnitCosts, v_r_bytes: float, *, b: float, w_n: float, w
     )
 
 
-def behind_cache(workload: Workload, page_rows: int, cached_rows: float, waiting_rows: float) -> tuple[float, float]:
-    """The hit share of a perfect cache of so many rows, and w_S of what it lets through."""
-    popularity = workload.popularity
+def learned(workload: Workload, sizes: Sizes) -> Loop:
+    """The loop behind the cache, under the threshold that it comes to rest at."""
+    return at_rest(workload, sizes, _longest_held_go)
+
+
+def at_rest(workload: Workload, sizes: Sizes, sharing: Sharing) -> Loop:
+    """The loop under the least threshold for which the cache is not replaced too fast."""
     # The last key is never cached: a cache of all of R would leave nothing to predict.
-    cached_keys = min(cached_rows / workload.rows_per_key, popularity.keys - 1.0)
-    keys_per_page = workload.keys_per_page(page_rows)
-    shares = page_shares(popularity, workload.layout, keys_per_page, cached_keys)
-    return popularity.share_of_hottest(cached_keys), rows_leaving(shares, waiting_rows)
+    places = min(FILLED_SHARE * sizes.h_r_rows / workload.rows_per_key, workload.keys - 1.0)
+
+    def occupancy(loop: Loop) -> Floats:
+        if places < 1.0:
+            return np.zeros_like(loop.share)
+        low, high = 0, 1
+        while high < THRESHOLD_MAX and not _is_at_rest(loop, high, sharing, places):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if _is_at_rest(loop, middle, sharing, places):
+                high = middle
+            else:
+                low = middle
+        return sharing(loop, rows_until_let_in(loop, high), high, places)
+
+    return settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy)
+
+
+def _is_at_rest(loop: Loop, threshold: int, sharing: Sharing, places: float) -> bool:
+    """Whether no more than half of the cache is replaced in a round."""
+    until_in = rows_until_let_in(loop, threshold)
+    out = 1.0 - sharing(loop, until_in, threshold, places)
+    return float((loop.count * out / until_in).sum()) * loop.round_rows <= CHURN_SHARE * places
+
+
+def _longest_held_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
+    del threshold
+    return sharing_places(loop, until_in, np.ones_like(until_in), 0.0, places)
 
 
 def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) -> Counts:
@@ -74,15 +119,18 @@ def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) ->
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival, and the misses that leave with a page."""
-    hit_share, w_s = behind_cache(workload, sizes.page_rows, sizes.h_r_rows, sizes.h_s_rows)
-    w_n = w_s * hit_share / (1.0 - hit_share)
+    return predict_from(learned(workload, sizes), workload, sizes, unit_costs)
+
+
+def predict_from(loop: Loop, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
+    """What a loop behind a cache of fixed size costs."""
+    w_s, w_n = loop.w_s, loop.w_s * loop.hit_share / (1.0 - loop.hit_share)
     counts = replace(phase_counts(workload, sizes, w_n=w_n, w_s=w_s), frequency_tests=sizes.page_rows)
-    memory = memory_bytes(workload, sizes)
     return predicted(
         w_n,
         w_s,
         counts,
-        memory,
+        memory_bytes(workload, sizes),
         unit_costs,
         waiting_rows=sizes.h_s_rows,
         remembered_rows=sizes.h_r_rows,

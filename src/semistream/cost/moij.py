@@ -12,10 +12,11 @@ memory optimized index join (IEEE Access). Its equations:
 Equation 6 puts the bytes that w_N and w_S need in the place of w_N and w_S; its right side is M / c_loop, in bytes a
 second, and no rate of rows. It is kept as printed (`memory_per_loop_bytes_per_s`); equation 5 is the one to use.
 
-w_N, w_S and h_R follow from sizes and skew: the cache is where the inequality settles
-(`semistream.cost.cache_inequality`), and w_S is the steady state of the disk phase behind that cache
-(`semistream.cost.steady_state`). A key whose n_j is near m v_R / v_S comes and goes by chance; the model draws the line
-at its expectation.
+w_N, w_S and h_R follow from sizes and skew. The inequality draws a line through the keys
+(`semistream.cost.cache_inequality`), but an operator sees samples of n_j, so that keys near the line come and go
+(`semistream.cost.learned_cache`): a key comes in when clearly more rows wait for it than the border
+B = m v_R / v_S, and goes when the uses of the last `COUNTED_PASSAGES` passages of the queue say less than B. w_S is the
+steady state of the disk phase behind such a cache.
 
 The counts differ from equation 2 where keys repeat: the inequality is a question about keys, so it is tested once for
 each key of a page and of the cache, not for each row.
@@ -33,20 +34,31 @@ the room of m v_R / v_S of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
+
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
-from semistream.cost.cache_inequality import settled_cache, waiting_rows_beside
-from semistream.cost.cachejoin import behind_cache, phase_counts
+from semistream.cost.cache_inequality import waiting_rows_beside
+from semistream.cost.cachejoin import phase_counts
+from semistream.cost.learned_cache import LEAST_CHANCE, Loop, at_least, rows_until_let_in, settle
 from semistream.cost.symbols import UnitCosts
+from semistream.cost.zipf import Floats
 
 ITERATIONS_PER_EVICTION = 10
 """The paper's: the eviction looks at the whole cache once in ten iterations."""
 
+CERTAINTY = 2.5
+"""Standard deviations of a count by which it must exceed the border for a key to come in."""
+
+COUNTED_PASSAGES = 6.0
+"""Passages of the queue over which uses are counted: from 4 to 8."""
+
 
 def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
     """Equation 1, with the split that the inequality settles on."""
-    return _memory(workload, sizes, settled_cache(workload, sizes))
+    return memory_beside(workload, sizes, learned(workload, sizes).cached_keys)
 
 
 def c_loop_s(unit_costs: UnitCosts, v_r_bytes: float, *, b: float, h_r: float, w_n: float, w_s: float) -> float:
@@ -70,23 +82,47 @@ def memory_per_loop_bytes_per_s(memory: MemoryBytes, c_loop: float) -> float:
     return sum(memory.values()) / c_loop
 
 
+def learned(workload: Workload, sizes: Sizes) -> Loop:
+    """The loop behind the keys that the inequality has let in."""
+    border = workload.rows_per_key * workload.v_r_bytes / sizes.waiting_row_bytes(workload)
+    clearly_more = math.floor(border + CERTAINTY * math.sqrt(border)) + 1
+
+    def occupancy(loop: Loop) -> Floats:
+        uses = COUNTED_PASSAGES * loop.share * loop.passage_rows
+        too_few = 1.0 - at_least(uses, math.ceil(COUNTED_PASSAGES * border))
+        # Counts that share half of their uses say nearly the same, so a key is judged anew when half has changed.
+        stays = COUNTED_PASSAGES / 2.0 * loop.passage_rows / np.maximum(too_few, LEAST_CHANCE)
+        shares: Floats = stays / (stays + rows_until_let_in(loop, clearly_more))
+        return shares
+
+    def waiting_rows(cached_keys: float) -> float:
+        return waiting_rows_beside(workload, sizes, cached_keys)
+
+    return settle(workload, sizes.page_rows, waiting_rows, occupancy)
+
+
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival, the misses that leave with a page, and the tests of the inequality."""
-    cached_keys = settled_cache(workload, sizes)
-    cached_rows = cached_keys * workload.rows_per_key
-    waiting_rows = waiting_rows_beside(workload, sizes, cached_keys)
-    hit_share, w_s = behind_cache(workload, sizes.page_rows, cached_rows, waiting_rows)
-    w_n = w_s * hit_share / (1.0 - hit_share)
+    loop = learned(workload, sizes)
+    w_s, w_n = loop.w_s, loop.w_s * loop.hit_share / (1.0 - loop.hit_share)
     counts = replace(
         phase_counts(workload, sizes, w_n=w_n, w_s=w_s),
         inequality_tests=workload.keys_per_page(sizes.page_rows),
-        eviction_tests=cached_keys / ITERATIONS_PER_EVICTION,
+        eviction_tests=loop.cached_keys / ITERATIONS_PER_EVICTION,
     )
-    memory = _memory(workload, sizes, cached_keys)
-    return predicted(w_n, w_s, counts, memory, unit_costs, waiting_rows=waiting_rows, remembered_rows=cached_rows)
+    return predicted(
+        w_n,
+        w_s,
+        counts,
+        memory_beside(workload, sizes, loop.cached_keys),
+        unit_costs,
+        waiting_rows=loop.waiting_rows,
+        remembered_rows=loop.cached_keys * workload.rows_per_key,
+    )
 
 
-def _memory(workload: Workload, sizes: Sizes, cached_keys: float) -> MemoryBytes:
+def memory_beside(workload: Workload, sizes: Sizes, cached_keys: float) -> MemoryBytes:
+    """Disk buffer, so many cached keys, and the rows that can wait beside them."""
     cached_bytes = cached_keys * workload.rows_per_key * workload.v_r_bytes
     waiting_rows = waiting_rows_beside(workload, sizes, cached_keys)
     return {"H_R": cached_bytes, **waiting_memory(workload, sizes, waiting_rows)}

@@ -11,7 +11,7 @@ Pages are aligned: page i holds the keys from i * d to (i + 1) * d. (The authors
 oldest key on*; a page then has no identity and its share no meaning.) A relation has far more pages than different
 shares, so pages of almost one share are counted together: `PageShares` holds a share and how many pages have it.
 
-A cache in front takes the hottest keys out of the stream, and shares are of what is left.
+A cache in front takes keys out of the stream, the hottest ones if it is perfect, and shares are of what is left.
 
 Memory: a few arrays of at most `PLACED_KEYS` numbers while shuffled shares are made; results are some thousand
 numbers.
@@ -20,6 +20,7 @@ numbers.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -64,11 +65,22 @@ class PageShares:
 def page_shares(popularity: Popularity, layout: Layout, keys_per_page: float, cached_keys: float = 0.0) -> PageShares:
     """Shares of the pages in the stream that a perfect cache of the hottest `cached_keys` lets through."""
     _check(popularity, keys_per_page, cached_keys)
+
+    def let_through(ranks: Floats) -> Floats:
+        return popularity.cumulative(np.maximum(ranks, cached_keys))
+
+    return page_shares_behind(let_through, popularity.keys, layout, keys_per_page)
+
+
+def page_shares_behind(
+    let_through: Callable[[Floats], Floats], keys: int, layout: Layout, keys_per_page: float
+) -> PageShares:
+    """Shares of the pages in what a cache lets through: `let_through` sums it up over the hottest keys."""
     if layout == "frequency":
-        edges = _page_edges(popularity.keys, keys_per_page)
-        sums = np.diff(popularity.cumulative(np.maximum(edges * keys_per_page, cached_keys)))
+        edges = _page_edges(keys, keys_per_page)
+        sums = np.diff(let_through(edges * keys_per_page))
         return _sorted(sums / np.diff(edges), np.diff(edges))
-    return _gathered(_shuffled(popularity, keys_per_page, cached_keys))
+    return _gathered(_shuffled(let_through, keys, keys_per_page))
 
 
 def without_first_keys(
@@ -85,7 +97,7 @@ def without_first_keys(
         return popularity.share_of_hottest(first_keys), rest
     taken = min(int(first_keys / keys_per_page), math.ceil(popularity.keys / keys_per_page) - 1)
     share = taken * keys_per_page / popularity.keys
-    return share, _gathered(_shuffled(popularity, keys_per_page, 0.0)[taken:])
+    return share, _gathered(_shuffled(popularity.cumulative, popularity.keys, keys_per_page)[taken:])
 
 
 def distinct_expected(shares: PageShares, rows: float) -> float:
@@ -109,19 +121,18 @@ def _page_edges(keys: int, keys_per_page: float) -> Floats:
     return np.concatenate([np.arange(SINGLE_PAGES, dtype=np.float64), further])
 
 
-def _shuffled(popularity: Popularity, keys_per_page: float, cached_keys: float) -> Floats:
+def _shuffled(let_through: Callable[[Floats], Floats], keys: int, keys_per_page: float) -> Floats:
     """The shares of all pages under one random placement."""
-    keys = popularity.keys
     pages = math.ceil(keys / keys_per_page)
     page = _placement(keys, keys_per_page)
     placed = len(page)
-    weights = np.diff(popularity.cumulative(np.maximum(np.arange(placed + 1.0), cached_keys)))
-    shares: Floats = np.bincount(page, weights=weights, minlength=pages).astype(np.float64)
+    sums = let_through(np.arange(placed + 1.0))
+    shares: Floats = np.bincount(page, weights=np.diff(sums), minlength=pages).astype(np.float64)
     if keys > placed:
         room = np.full(pages, keys_per_page)
         room[-1] = keys - (pages - 1) * keys_per_page
         left = np.maximum(room - np.bincount(page, minlength=pages), 0.0)
-        tail = 1.0 - float(popularity.cumulative(max(float(placed), cached_keys)))
+        tail = float(let_through(np.asarray(float(keys))) - sums[-1])
         shares = shares + left * (tail / left.sum())
     return shares
 

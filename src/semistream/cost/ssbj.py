@@ -5,9 +5,11 @@ No index is needed; any number of rows per key. Its cost, derived from its loop 
 
     c_loop = c_IO(b) + w_N (c_S + c_H + c_O) + w_S (c_S + c_A + c_E + c_O) + b (c_H + c_I) + h_R c_V b / N_R
 
-What misses the cache waits for one whole scan, so n_j is exact: the share of j times the stream rows of a scan,
-h_S / (1 - hit share). The size of the cache follows (`semistream.cost.cache_inequality`), and with it everything: with
-C iterations a scan, w_S = h_S / C and w_N = w_S p / (1 - p). The inequality is tested for every key of a segment, and
+What misses the cache waits for one whole scan, so n_j is a Poisson number whose mean is the share of j times the
+stream rows of a scan, h_S / (1 - hit share). Once a scan every key is tested: one that is out comes in with the
+probability that n_j exceeds the border B = m v_R / v_S, one that is in goes with the probability that it falls short
+(`semistream.cost.learned_cache`). Everything else follows: with C iterations a scan, w_S = h_S / C and
+w_N = w_S p / (1 - p). The inequality is tested for every key of a segment, and
 once a scan for every cached key: that, and not ten iterations, is the time over which n_j is defined.
 
 `h_s_rows` is the number of rows that could wait if nothing were cached; a cached key takes the room of m v_R / v_S of
@@ -23,31 +25,49 @@ them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
+
 from semistream.cost import meshjoin
-from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
-from semistream.cost.cache_inequality import settled_cache, waiting_rows_beside
+from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted
+from semistream.cost.cache_inequality import waiting_rows_beside
 from semistream.cost.cachejoin import phase_counts
+from semistream.cost.learned_cache import LEAST_CHANCE, Loop, at_least, settle
+from semistream.cost.moij import memory_beside
 from semistream.cost.symbols import UnitCosts
+from semistream.cost.zipf import Floats
 
 
 def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
     """Disk buffer, and what the inequality makes of the rest."""
-    cached_keys = settled_cache(workload, sizes)
-    cached_bytes = cached_keys * workload.rows_per_key * workload.v_r_bytes
-    waiting_rows = waiting_rows_beside(workload, sizes, cached_keys)
-    return {"H_R": cached_bytes, **waiting_memory(workload, sizes, waiting_rows)}
+    return memory_beside(workload, sizes, learned(workload, sizes).cached_keys)
+
+
+def learned(workload: Workload, sizes: Sizes) -> Loop:
+    """The cache that the inequality makes, scan by scan. Of the loop only the cache and h_S hold: no page is sought."""
+    border = workload.rows_per_key * workload.v_r_bytes / sizes.waiting_row_bytes(workload)
+
+    def occupancy(loop: Loop) -> Floats:
+        asked = loop.share * loop.passage_rows
+        comes, goes = at_least(asked, math.floor(border) + 1), 1.0 - at_least(asked, math.ceil(border))
+        shares: Floats = comes / np.maximum(comes + goes, LEAST_CHANCE)
+        return shares
+
+    def waiting_rows(cached_keys: float) -> float:
+        return waiting_rows_beside(workload, sizes, cached_keys)
+
+    return settle(workload, sizes.page_rows, waiting_rows, occupancy)
 
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival; a segment of the scan for the rest."""
-    cached_keys = settled_cache(workload, sizes)
-    waiting_rows = waiting_rows_beside(workload, sizes, cached_keys)
-    hit_share = workload.popularity.share_of_hottest(cached_keys)
+    loop = learned(workload, sizes)
+    cached_keys, hit_share = loop.cached_keys, loop.hit_share
     iterations = meshjoin.cells(workload, sizes)
     rows_read = workload.r_rows / iterations
-    w_s = waiting_rows / iterations
+    w_s = loop.waiting_rows / iterations
     w_n = w_s * hit_share / (1.0 - hit_share)
     cached_rows = cached_keys * workload.rows_per_key
     counts = replace(
@@ -58,5 +78,5 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
         inequality_tests=rows_read / workload.rows_per_key,
         eviction_tests=cached_keys / iterations,
     )
-    memory = memory_bytes(workload, sizes)
-    return predicted(w_n, w_s, counts, memory, unit_costs, waiting_rows=waiting_rows, remembered_rows=cached_rows)
+    memory = memory_beside(workload, sizes, cached_keys)
+    return predicted(w_n, w_s, counts, memory, unit_costs, waiting_rows=loop.waiting_rows, remembered_rows=cached_rows)

@@ -70,6 +70,9 @@ STEPS_MAX = 60
 RELATIVE_ERROR = 1e-9
 """Of h_S, at which the search for A ends; far below what the model is exact to."""
 
+EVEN_STEPS = 24
+"""Halvings of the bracket for a T that is the same for all pages."""
+
 BURST_ROUNDS = 4
 """Rounds of the inner fixed point for beta in each step. It contracts, and begins where the last step ended."""
 
@@ -106,6 +109,18 @@ def rows_leaving(shares: PageShares, h_s_rows: float, pinned_share: float = 0.0)
             low_error /= 2.0 if moved == "high" else 1.0
             high, high_error, moved = round_rows, error, "high"
     return min(max(1.0, w_s), h_s_rows)
+
+
+def even_residence(shares: PageShares, h_s_rows: float) -> float:
+    """T if it were the same for all pages (step 2), in admitted rows; a hundred times cheaper than `rows_leaving`."""
+    low, high = 0.0, 2.0 * h_s_rows + 2.0
+    for _ in range(EVEN_STEPS):
+        middle = np.asarray((low + high) / 2.0)
+        if _rows_held(shares, middle, shares.share / (1.0 + shares.share * middle)) < h_s_rows:
+            low = float(middle)
+        else:
+            high = float(middle)
+    return high
 
 
 def _rows_held(shares: PageShares, residence: Floats, rate: Floats) -> float:

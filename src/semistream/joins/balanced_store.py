@@ -28,7 +28,8 @@ ENTRIES_MIN = 64
 """Keys that H_R has room for at first."""
 
 GROWTH = 1.125
-"""H_S grows when it would grow by an eighth."""
+"""H_S grows when it would grow by an eighth, and so does the index of H_R: a table that doubled would take the room of
+keys for places that stay empty."""
 
 
 class BalancedStore:
@@ -86,7 +87,9 @@ class BalancedStore:
     def _make_room(self, rows_bytes: int, entries: int) -> None:
         entries_max = self.held.entries_max
         grown = (
-            max(2 * entries_max, len(self.held) + entries) if len(self.held) + entries > entries_max else entries_max
+            max(int(GROWTH * entries_max), len(self.held) + entries)
+            if len(self.held) + entries > entries_max
+            else entries_max
         )
         index_bytes = self.held.index_bytes_for(grown) - self.held.index_bytes_for(entries_max)
         if rows_bytes + index_bytes > self._free_bytes:

@@ -1,0 +1,223 @@
+"""Which keys a cache holds that learns them from the stream.
+
+A perfect cache holds the most popular keys. The papers' caches do not know which those are: a key comes in when enough
+rows wait for it at the moment its page is read, and goes by a rule of its own. Both are partly chance, so a key of rank
+k is in the cache for a share o_k of the time, between 1 for the hottest and 0 for the coldest. Keys come and go on
+their own, so
+
+    o = (rows a key stays) / (rows a key stays + rows until it comes in)
+
+in rows of the stream. The hit share is the sum of share times o, and what is let through asks for pages with shares
+times (1 - o): less skewed than the stream, more skewed than behind a perfect cache of the same size.
+
+**Coming in.** A page with rate P (what is let through for its keys, with the key in question out of the cache) is read
+every 1/P + T rows: somebody must come first, and then waits T (`semistream.cost.steady_state`). At the read, the rows
+that wait for a key of share s are those that came during T, a Poisson number of mean s T, and one more if that key was
+the first, which has the probability s/P. The key comes in if they are `least_waiting` or more (`rows_until_let_in`).
+
+**Going** is each algorithm's own; see `cachejoin`, `sscj` and `moij`. Where the cache has a fixed number of places, how
+fast keys go follows from their sum: `o` must add up to the places (`sharing_places`).
+
+o decides T and P, and they decide o; `settle` repeats the two until they agree, with one T for all pages, and only the
+w_S of the end is that of `rows_leaving`. Ranks are taken in groups, the first
+`SINGLE_RANKS` one by one, so that a relation of a hundred million keys costs as much as one of a thousand.
+
+Assumes that keys of one group lie on pages like the others', that R has all keys of the stream, and a stream that does
+not change.
+
+| symbol | name here        | unit | meaning                                                          |
+|--------|------------------|------|------------------------------------------------------------------|
+| o      | `occupancy`      | -    | share of the time in which a key of the group is in the cache    |
+| s      | `share`          | -    | share of the stream that asks for a key of the group             |
+| P      | `page_rate`      | -    | share of the stream that its page gets while it is out           |
+| T      | `residence_rows` | rows | of the stream, from the first waiting row of a page to its read  |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from semistream.cost.base import Workload
+from semistream.cost.pages import PageShares, page_shares_behind
+from semistream.cost.steady_state import even_residence, rows_leaving
+from semistream.cost.zipf import Floats
+
+SINGLE_RANKS = 256
+"""Hottest ranks that stand alone."""
+
+GROUP_GROWTH = 1.03
+"""Further ranks stand together in groups whose ends grow by this."""
+
+ROUNDS_MAX = 20
+"""Of the search for an occupancy that agrees with itself; eight are usual. More would only swing about a threshold."""
+
+RELATIVE_ERROR = 2e-3
+"""Of the rows let through and of w_S, at which the search ends; a tenth of what the model is exact to, or less."""
+
+LEAST_CHANCE = 1e-15
+"""What is less probable never happens; keeps quotients finite."""
+
+EXACT_TERMS = 100
+"""Poisson sums up to here are added up; further ones by a formula that is then exact to four digits."""
+
+HALVINGS = 40
+"""Of the bracket for the pace at which keys go, in the logarithm."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The steady state of a disk phase behind a cache with some occupancy; arrays are by group of ranks."""
+
+    count: Floats
+    """Keys of each group."""
+    share: Floats
+    occupancy: Floats
+    page_rate: Floats
+    shares: PageShares
+    """Of the pages in what is let through."""
+    hit_share: float
+    w_s: float
+    waiting_rows: float
+    """h_S."""
+    residence_rows: float
+    pages: int
+
+    @property
+    def cached_keys(self) -> float:
+        """Keys in the cache, on average."""
+        return float((self.count * self.occupancy).sum())
+
+    @property
+    def rows_per_iteration(self) -> float:
+        """w_N + w_S."""
+        return self.w_s / (1.0 - self.hit_share)
+
+    @property
+    def round_rows(self) -> float:
+        """Rows of the stream in as many iterations as R has pages."""
+        return self.pages * self.rows_per_iteration
+
+    @property
+    def passage_rows(self) -> float:
+        """Rows of the stream that come while a row waits, on average: Little's law."""
+        return self.waiting_rows / (1.0 - self.hit_share)
+
+
+def settle(
+    workload: Workload,
+    page_rows: int,
+    waiting_rows: Callable[[float], float],
+    occupancy: Callable[[Loop], Floats],
+) -> Loop:
+    """Find the occupancy that agrees with the loop it makes.
+
+    `waiting_rows` says how many rows may wait beside so many cached keys, `occupancy` what a loop makes of the cache.
+    """
+    edges = _edges(workload.keys)
+    held = np.zeros(len(edges) - 1)
+    loop = _loop(workload, page_rows, edges, held, waiting_rows)
+    for _ in range(ROUNDS_MAX):
+        # Half of the way: the whole of it would swing, because an empty cache lets in what a full one keeps out.
+        held = (held + occupancy(loop)) / 2.0
+        before, loop = loop, _loop(workload, page_rows, edges, held, waiting_rows)
+        let_through = (1.0 - loop.hit_share) / (1.0 - before.hit_share)
+        if max(abs(let_through - 1.0), abs(loop.w_s / before.w_s - 1.0)) <= RELATIVE_ERROR:
+            break
+    return replace(loop, w_s=rows_leaving(loop.shares, loop.waiting_rows))
+
+
+def rows_until_let_in(loop: Loop, least_waiting: int) -> Floats:
+    """How many rows of the stream pass, on average, until a key that is out finds this many rows waiting for it."""
+    mean = loop.share * loop.residence_rows
+    comes_first = loop.share / loop.page_rate
+    let_in = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
+    between_reads = 1.0 / loop.page_rate + loop.residence_rows
+    # A key goes at some moment between two reads of its page, so the first of them is half as far.
+    return between_reads * (1.0 / np.maximum(let_in, LEAST_CHANCE) - 0.5)
+
+
+def sharing_places(loop: Loop, until_in: Floats, evictable: Floats, sure_rows: float, places: float) -> Floats:
+    """The occupancy with which keys share a fixed number of places.
+
+    A key stays for `sure_rows`, and then until it goes, which happens to all at one pace and to each as often as it is
+    found `evictable`, a probability. The pace is that for which the places are just taken.
+    """
+
+    def occupancy(pace: float) -> Floats:
+        stays = sure_rows + 1.0 / (pace * np.maximum(evictable, LEAST_CHANCE))
+        shares: Floats = stays / (stays + until_in)
+        return shares
+
+    slow, fast = 1e-15, 1e6
+    for _ in range(HALVINGS):
+        middle = math.sqrt(slow * fast)
+        if float((loop.count * occupancy(middle)).sum()) > places:
+            slow = middle
+        else:
+            fast = middle
+    return occupancy(fast)
+
+
+def at_least(mean: Floats, least: int) -> Floats:
+    """The probability that a Poisson number of this mean is `least` or more."""
+    if least <= 0:
+        return np.ones_like(mean)
+    if least > EXACT_TERMS:
+        # Wilson and Hilferty: the cube root of a gamma variable is almost normal.
+        deviation = 3.0 * math.sqrt(least) * (np.cbrt(mean / least) - 1.0 + 1.0 / (9.0 * least))
+        return np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in deviation.tolist()])
+    term = np.exp(-mean)
+    below = term.copy()
+    for number in range(1, least):
+        term = term * mean / number
+        below += term
+    return np.clip(1.0 - below, 0.0, 1.0)
+
+
+def _edges(keys: int) -> Floats:
+    """Ranks at which groups begin and end."""
+    if keys <= SINGLE_RANKS:
+        return np.arange(keys + 1.0)
+    steps = math.ceil(math.log(keys / SINGLE_RANKS) / math.log(GROUP_GROWTH))
+    further = np.unique(np.rint(np.geomspace(SINGLE_RANKS, keys, steps + 1)))
+    return np.concatenate([np.arange(float(SINGLE_RANKS)), further])
+
+
+def _loop(
+    workload: Workload, page_rows: int, edges: Floats, occupancy: Floats, waiting_rows: Callable[[float], float]
+) -> Loop:
+    count = np.diff(edges)
+    share = np.diff(workload.popularity.cumulative(edges)) / count
+    hit_share = min(float((count * share * occupancy).sum()), 1.0 - 1e-9)
+    sums = np.concatenate([[0.0], np.cumsum(count * share * (1.0 - occupancy))])
+    keys_per_page = workload.keys_per_page(page_rows)
+    pages = math.ceil(workload.keys / keys_per_page)
+
+    def let_through(ranks: Floats) -> Floats:
+        return np.interp(ranks, edges, sums)
+
+    shares = page_shares_behind(let_through, workload.keys, workload.layout, keys_per_page)
+    waiting = waiting_rows(float((count * occupancy).sum()))
+    residence = even_residence(shares, waiting)
+    if workload.layout == "frequency":
+        page = np.floor((edges[:-1] + edges[1:]) / 2.0 / keys_per_page) * keys_per_page
+        on_page = let_through(page + keys_per_page) - let_through(page)
+        of_others = np.maximum(on_page - share * (1.0 - occupancy), 0.0)
+    else:
+        of_others = np.full_like(share, (1.0 - hit_share) / pages)
+    return Loop(
+        count=count,
+        share=share,
+        occupancy=occupancy,
+        page_rate=share + of_others,
+        hit_share=hit_share,
+        shares=shares,
+        w_s=1.0 / float((shares.count * shares.share / (1.0 + shares.share * residence)).sum()),
+        waiting_rows=waiting,
+        residence_rows=residence / (1.0 - hit_share),
+        pages=pages,
+    )
