@@ -26,6 +26,14 @@ class RealClock:
         return time.perf_counter()
 
 
+class CpuClock:
+    """Processor time of this process: what other processes take of a busy machine is not in it."""
+
+    def now_s(self) -> float:
+        """Seconds that a processor has worked for this process."""
+        return time.process_time()
+
+
 class VirtualClock:
     """A clock that moves only when told to.
 

@@ -79,6 +79,14 @@ class RelationRefused(SemistreamError, ValueError):
     """A relation, or a new version of one, breaks what it promised."""
 
 
+class StateCorrupt(SemistreamError, ValueError):
+    """The files that hold the state of a query are not what was written."""
+
+
+class StateRefused(SemistreamError, ValueError):
+    """State on disk belongs to another query, or to the same one as it was before it was changed."""
+
+
 class KeyMismatch(SemistreamError, TypeError):
     """The key of the stream and the key of the relation cannot be compared."""
 

@@ -25,24 +25,26 @@ ALLOWED: dict[str, set[str]] = {
     "keys": _BASICS | {"structures"},
     "relations": _BASICS | {"structures", "keys"},
     "joins": _BASICS | {"structures", "keys", "relations"},
+    "window": _BASICS | {"structures", "keys"},
     "cost": _BASICS,
-    "planning": _CORE | {"cost"},
-    "spark": _CORE | {"planning"},
-    "lab": _CORE | {"cost", "planning"},
+    "planning": _CORE | {"window", "cost"},
+    "spark": _CORE | {"window", "planning"},
+    "lab": _CORE | {"window", "cost", "planning"},
     "warmup": _CORE,
-    FRONT_DOOR: _CORE | {"spark"},
+    FRONT_DOOR: _CORE | {"window", "spark"},
     "demo": _CORE | {"spark", "lab", FRONT_DOOR},
-    "cli": _CORE | {"cost", "planning", "spark", "lab", "demo", FRONT_DOOR},
+    "bench": _CORE | {"window", "cost", "planning", "spark", "lab", "demo", FRONT_DOOR},
+    "cli": _CORE | {"window", "cost", "planning", "spark", "lab", "demo", "bench", FRONT_DOOR},
 }
 """What each layer may import of the package, besides itself."""
 
 FENCED: dict[str, set[str]] = {
-    "pyspark": {"spark", "demo"},
+    "pyspark": {"spark", "demo", "bench"},
     "numba": {"structures", "relations"},
     "typer": {"cli"},
     "rich": {"cli"},
     "duckdb": set(),
-    "matplotlib": {"lab", "planning"},
+    "matplotlib": {"lab", "planning", "bench"},
     "hypothesis": set(),
     "pytest": set(),
 }

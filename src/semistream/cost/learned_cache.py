@@ -198,7 +198,8 @@ def _loop(
     pages = math.ceil(workload.keys / keys_per_page)
 
     def let_through(ranks: Floats) -> Floats:
-        return np.interp(ranks, edges, sums)
+        summed: Floats = np.interp(ranks, edges, sums)
+        return summed
 
     shares = page_shares_behind(let_through, workload.keys, workload.layout, keys_per_page)
     waiting = waiting_rows(float((count * occupancy).sum()))

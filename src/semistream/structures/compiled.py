@@ -19,6 +19,7 @@ from typing import Any
 import numba
 import numpy.typing as npt
 from numba import types
+from numba.extending import register_jitable
 
 Array = npt.NDArray[Any]
 """Any array, in the annotations of kernels; the true types are in their signatures."""
@@ -79,4 +80,27 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a helper that only kernels call."""
     compiled: Callable[..., Any] = numba.njit(inline="always")(function)
+    return compiled
+
+
+def helper(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that only kernels call, once for the types they call it with.
+
+    It should be given pointers (`raw_memory.pointer_to`) and numbers. An array has owners, who are counted at every
+    call, and with `inlined` for every name: in a loop over rows the counting can cost more than the work.
+    """
+    return _called_by_kernels(function, is_always_inlined=False)
+
+
+def hot_helper(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a helper that becomes part of whatever calls it: for what is done with every row, and is short."""
+    return _called_by_kernels(function, is_always_inlined=True)
+
+
+def _called_by_kernels(function: Callable[..., Any], *, is_always_inlined: bool) -> Callable[..., Any]:
+    # Unlike `njit`, which compiles a function anew for every constant that it is given, this compiles it once. Whether
+    # it is inlined must be said in both cases: a helper that says nothing does as the one that calls it.
+    compiled: Callable[..., Any] = register_jitable(nogil=True, error_model="numpy", forceinline=is_always_inlined)(
+        function
+    )
     return compiled

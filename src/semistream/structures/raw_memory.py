@@ -1,8 +1,10 @@
-"""Two things kernels need that Numba does not offer: moving bytes at any address, and fetching ahead.
+"""Three things kernels need that Numba does not offer: moving bytes at any address, fetching ahead, and pointers.
 
 `copy_8_bytes` and `copy_32_bytes` move that many bytes in one go between byte arrays, wherever they begin; a loop over
 single bytes takes about seven times as long. `fetch` asks the processor to bring a line into its cache that will be
-read a little later. Neither checks bounds: the caller knows what it may touch.
+read a little later. `pointer_to` gives the first element of an array as a pointer, which is indexed like it and has no
+owner, no length and no negative indices; the array must outlive it. None checks bounds: the caller knows what it may
+touch.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+Pointer = Any
+"""A pointer, in the annotations of helpers."""
 
 FETCH_AHEAD_ROWS = 16
 """Rows between a line being asked for and being used: about one access to memory, at some 6 ns a row."""
@@ -66,3 +71,13 @@ def fetch(typing_context: Any, array: Any, at: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def pointer_to(typing_context: Any, array: Any) -> Any:
+    """Return a pointer to the first element of a contiguous array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), generate
