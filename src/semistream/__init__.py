@@ -5,12 +5,17 @@
     products = ss.relation("products", key="product_id")
     enriched = ss.enrich(sales, products, on="product_id", memory="256MB")
 
+and join two live streams over sliding windows:
+
+    pairs = ss.window_join(clicks, views, on="ad", within=ss.seconds(10), time="at", state="state/pairs")
+
 This is the front door; everything else is imported by its module path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +26,21 @@ if TYPE_CHECKING:
     from semistream.relations.building.build import BuildProgress, BuildReport
     from semistream.relations.handle import RelationHandle
     from semistream.spark.enrich import enrich, lookup
+    from semistream.spark.window_join import window_join
+    from semistream.window.windows import arrivals, rows, seconds
 
 __version__ = version("semistream")
-__all__ = ["build_relation", "enrich", "lookup", "relation"]
+__all__ = ["arrivals", "build_relation", "enrich", "lookup", "relation", "rows", "seconds", "window_join"]
+
+_ELSEWHERE = {
+    "enrich": "semistream.spark.enrich",
+    "lookup": "semistream.spark.enrich",
+    "window_join": "semistream.spark.window_join",
+    "arrivals": "semistream.window.windows",
+    "rows": "semistream.window.windows",
+    "seconds": "semistream.window.windows",
+}
+"""What is imported when it is first asked for: Spark is heavy, and the command line does not always need it."""
 
 
 @check_option_names
@@ -90,9 +107,6 @@ def build_relation(
 
 
 def __getattr__(name: str) -> Any:
-    # Spark is heavy and the command line does not always need it.
-    if name in ("enrich", "lookup"):
-        from semistream.spark import enrich as module
-
-        return getattr(module, name)
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
     raise AttributeError(f"module 'semistream' has no attribute {name!r}")

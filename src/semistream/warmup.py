@@ -13,6 +13,8 @@ MODULES_WITH_KERNELS = (
     "semistream.relations.building.build",
     "semistream.relations.handle",
     "semistream.structures.row_queue",
+    "semistream.structures.window_join",
+    "semistream.structures.window_side",
 )
 
 
