@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +12,9 @@ import typer
 from semistream.cli.planned import Json
 
 if TYPE_CHECKING:
+    from semistream.cli.planned import Stages
     from semistream.cost.calibrate import Calibration, Measured
+    from semistream.planning.loops import LoopCosts
 
 MEANINGS = {
     "c_h": "look up a row in a hash table",
@@ -29,15 +33,21 @@ def calibrate(
         Path | None,
         typer.Option(metavar="DIR", help="Where reads are measured.", show_default="where temporary files are kept"),
     ] = None,
+    loops: Annotated[
+        bool, typer.Option("--loops", help="Also time iterations of each join, and try the model of c_loop on them.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Measure the unit costs of the cost models on this machine: c_H, c_O, … c_V and c_IO(b).
 
-    Each is a median with its 95 % interval. Reads leave out the system's cache where the system allows that.
+    Each is a median with its 95 % interval. Reads leave out the system's cache where the system allows that. With
+    --loops, which takes minutes, the fixed cost of an iteration of each join is found as well, and what its model says
+    of iterations of other sizes stands beside what they take.
 
     \b
     Example:
       semistream calibrate
+      semistream calibrate --loops
       semistream calibrate --directory relations --json
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.cli.output import print_json, watching
@@ -53,16 +63,44 @@ def calibrate(
         from semistream.planning.measuring import calibrate_here
 
         found = calibrate_here(RealClock(), directory, on_operation=lambda name: stages.begin(f"Measuring {name}"))
+        measured = _loops(found, stages) if loops else []
         stages.end()
     if json:
-        print_json(_as_json(found))
+        print_json(_as_json(found) | ({"loops": [asdict(one) for one in measured]} if loops else {}))
     else:
         _print(found)
+        if loops:
+            _print_loops(measured)
+
+
+def _loops(found: Calibration, stages: Stages) -> list[LoopCosts]:
+    from semistream.clock import CpuClock
+    from semistream.planning.loops import measure_loops
+
+    told = partial(_begin_loops, stages)
+    return list(measure_loops(found.unit_costs, CpuClock(), on_algorithm=told))
+
+
+def _begin_loops(stages: Stages, algorithm: str) -> None:
+    stages.begin(f"Measuring iterations of {algorithm}")
+
+
+def _print_loops(measured: list[LoopCosts]) -> None:
+    from semistream.cli.output import print_table
+
+    rows = [
+        [
+            one.algorithm,
+            f"{one.fixed_s * 1e6:.0f} µs",
+            f"{one.factor:.2f}",
+            ", ".join(f"{point.measured_s * 1e6:.0f} µs ({point.deviation:+.0%})" for point in one.tried),
+        ]
+        for one in measured
+    ]
+    print_table(["c_loop of", "fixed", "factor of unit costs", "iterations of other sizes, and the model beside"], rows)
 
 
 def _as_json(found: Calibration) -> dict[str, Any]:
-    from dataclasses import asdict
-
     reads = {"random": found.random_reads, "sequential": found.sequential_reads}
     return {
         "unit_costs_s": {symbol: one.median_s for symbol, one in found.operations.items()},

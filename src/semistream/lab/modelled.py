@@ -1,8 +1,7 @@
 """What the cost model says of a series at a setting, from sizes and skew alone.
 
 The model is told what the operator would be built with: the rows that can wait, the rows of its cache or of its pinned
-pages, the rows of a page. It is told nothing that was measured. Its caches are perfect: they hold the most popular
-keys and no others.
+pages, the rows of a page. It is told nothing that was measured.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ EXPERIMENTS = (
         note=(
             "The loop of one node: the printed equations double the loop and the rows, which cancels. On this disk the "
             "seek is nearly all of a loop, so closeness says little; the rows of an iteration, on which the rate "
-            "depends, are compared beside it. The model's cache is perfect, the operator's is not."
+            "depends, are compared beside it."
         ),
     ),
 )

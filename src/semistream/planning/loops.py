@@ -1,0 +1,197 @@
+"""c_loop on the real clock: what an iteration takes of the processor, beside what its cost model says.
+
+The unit costs of `measuring` are those of whole pages. An iteration also has a price of its own: some hundred calls
+from Python into compiled code, however few rows it serves; and where rows are remembered they are copied, which the
+papers' equations do not count. So an algorithm has two constants more, found in the same run from iterations of some
+sizes and tried on others:
+
+    c_loop = fixed + factor * (sum of the model's counts at their unit costs)
+
+Counts are the model's, from sizes and Zipf's law alone; nothing of the run that is predicted goes into the prediction.
+Reading R is the I/O term of c_loop and is left out: time inside the relation does not count.
+
+Time is the processor's (`CpuClock`), so that a busy machine disturbs less. Each size is run `RUNS` times, and their
+median counts.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.clock import Clock, VirtualClock
+from semistream.cost.symbols import UnitCosts
+from semistream.joins.base import SemiStreamJoin, StepOutput, StreamRows
+from semistream.joins.registry import ALGORITHMS
+from semistream.keys import KeyCodec
+from semistream.planning.capacities import Room, predict_for, workload_of
+from semistream.relations.base import Codes, Relation
+from semistream.relations.memory import MemoryRelation
+from semistream.relations.wrapping import WrappedRelation
+from semistream.structures.gather import Part, gather
+
+LOOPING = ("meshjoin", "r-meshjoin", "hybridjoin", "x-hybridjoin", "cachejoin", "sscj", "ssbj", "moij")
+"""Algorithms with a loop in the papers' sense, and a model of it."""
+
+TEXT_BYTES = 100
+OFFERED_ROWS = 8192
+TURNS = 5
+"""Length of the stream, in rows that fit into the memory; the first half warms up."""
+
+RUNS = 3
+BYTES_PER_WAITING_ROW = 70
+SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSize:
+    """A setting in which iterations are timed."""
+
+    r_rows: int
+    page_rows: int
+    memory_bytes: int
+    zipf_exponent: float = 1.0
+
+
+FITTED = (LoopSize(20_000, 256, 2_000_000), LoopSize(100_000, 1024, 8_000_000), LoopSize(200_000, 4096, 16_000_000))
+TRIED = (
+    LoopSize(100_000, 1024, 4_000_000),
+    LoopSize(200_000, 2048, 12_000_000),
+    LoopSize(100_000, 1024, 8_000_000, 0.5),
+)
+"""Sizes from which the two constants are found, and others on which they are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPoint:
+    """One size: what was measured and what is said, in seconds of an iteration."""
+
+    size: LoopSize
+    measured_s: float
+    unit_costs_s: float
+    """The model's counts at their unit costs."""
+    predicted_s: float
+
+    @property
+    def deviation(self) -> float:
+        """The prediction beside the measurement, as a share of it."""
+        return self.predicted_s / self.measured_s - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCosts:
+    """What an algorithm's loop costs on this machine."""
+
+    algorithm: str
+    fixed_s: float
+    factor: float
+    tried: tuple[LoopPoint, ...]
+
+
+def measure_loops(
+    unit_costs: UnitCosts,
+    clock: Clock,
+    algorithms: Sequence[str] = LOOPING,
+    fitted: Sequence[LoopSize] = FITTED,
+    tried: Sequence[LoopSize] = TRIED,
+    on_algorithm: Callable[[str], None] | None = None,
+) -> Iterator[LoopCosts]:
+    """Find the constants of each algorithm and try them; `on_algorithm` is told of each before it is measured."""
+    for algorithm in algorithms:
+        if on_algorithm is not None:
+            on_algorithm(algorithm)
+        points = [_timed_point(algorithm, size, unit_costs, clock) for size in (*fitted, *tried)]
+        fixed_s, factor = _fit(points[: len(fitted)])
+        said = [replace(p, predicted_s=fixed_s + factor * p.unit_costs_s) for p in points[len(fitted) :]]
+        yield LoopCosts(algorithm, fixed_s, factor, tuple(said))
+
+
+def _fit(points: Sequence[LoopPoint]) -> tuple[float, float]:
+    """The two constants, neither negative, with the least relative errors."""
+    measured = np.array([point.measured_s for point in points])
+    counted = np.array([point.unit_costs_s for point in points])
+    weights = np.stack([1.0 / measured, counted / measured], axis=1)
+    (fixed_s, factor), *_ = np.linalg.lstsq(weights, np.ones(len(points)), rcond=None)
+    if factor < 0:
+        return float(1.0 / np.mean(1.0 / measured)), 0.0
+    if fixed_s < 0:
+        return 0.0, float((counted / measured).sum() / ((counted / measured) ** 2).sum())
+    return float(fixed_s), float(factor)
+
+
+def _timed_point(algorithm: str, size: LoopSize, unit_costs: UnitCosts, clock: Clock) -> LoopPoint:
+    relation, room = _relation(size), Room(size.memory_bytes)
+    workload = workload_of(relation, room, zipf_exponent=size.zipf_exponent, layout="frequency")
+    told = predict_for(algorithm, relation, room, workload, unit_costs)
+    runs = [_loop_s(algorithm, relation, size, room, clock, seed) for seed in range(SEED, SEED + RUNS)]
+    return LoopPoint(size, statistics.median(runs), told.cpu_s, 0.0)
+
+
+def _relation(size: LoopSize) -> MemoryRelation:
+    numbers = np.arange(size.r_rows)
+    table = pa.table({"key": numbers, "number": numbers, "text": np.full(size.r_rows, "x" * TEXT_BYTES)})
+    return MemoryRelation.from_table(table, ["key"], page_rows=size.page_rows)
+
+
+class _UntimedReads(WrappedRelation):
+    """A relation that knows how long it was read."""
+
+    def __init__(self, inner: Relation, clock: Clock) -> None:
+        super().__init__(inner)
+        self._clock = clock
+        self.reading_s = 0.0
+
+    def _read_page(self, code: int) -> pa.RecordBatch:
+        return self._timed(lambda: super(_UntimedReads, self)._read_page(code))
+
+    def _read_segment(self, number: int) -> pa.RecordBatch:
+        return self._timed(lambda: super(_UntimedReads, self)._read_segment(number))
+
+    def _timed(self, read: Callable[[], pa.RecordBatch]) -> pa.RecordBatch:
+        begun_s = self._clock.now_s()
+        batch = read()
+        self.reading_s += self._clock.now_s() - begun_s
+        return batch
+
+
+def _loop_s(algorithm: str, relation: MemoryRelation, size: LoopSize, room: Room, clock: Clock, seed: int) -> float:
+    """Processor seconds of one iteration in the steady state, reads left out."""
+    timed = _UntimedReads(relation, clock)
+    join: SemiStreamJoin = ALGORITHMS[algorithm].build(timed, room.resources(VirtualClock()))
+    rows = TURNS * size.memory_bytes // BYTES_PER_WAITING_ROW
+    keys = pa.array(_drawn(size, rows, seed))
+    codec = KeyCodec([pa.int64()])
+    begun: tuple[float, int] | None = None
+    admitted = 0
+    while admitted < rows:
+        if begun is None and admitted >= rows // 2:
+            begun = clock.now_s() - timed.reading_s, join.stats.iterations
+        if join.wants_rows:
+            codes = codec.encode([keys.slice(admitted, OFFERED_ROWS)]).codes
+            admitted += join.admit(StreamRows(np.arange(admitted, admitted + len(codes), dtype=np.int64), codes))
+        else:
+            _put_out(join.step(), relation.schema)
+    assert begun is not None, "half of the stream was never reached"
+    return (clock.now_s() - timed.reading_s - begun[0]) / max(1, join.stats.iterations - begun[1])
+
+
+def _put_out(step: StepOutput, schema: pa.Schema) -> None:
+    """What c_O is the price of."""
+    ends = np.cumsum([0, *(len(joined) for joined in step.joined)])
+    parts = [
+        Part(joined.relation, joined.relation_rows, np.arange(begin, begin + len(joined)))
+        for joined, begin in zip(step.joined, ends.tolist(), strict=False)
+    ]
+    gather(parts, schema, int(ends[-1]))
+
+
+def _drawn(size: LoopSize, rows: int, seed: int) -> Codes:
+    """Keys by Zipf's law, the most popular first in R."""
+    shares = np.cumsum((np.arange(size.r_rows) + 1.0) ** -size.zipf_exponent)
+    uniform = np.random.default_rng(seed).random(rows) * shares[-1]
+    keys: Codes = np.minimum(np.searchsorted(shares, uniform), size.r_rows - 1).astype(np.int64)
+    return keys
