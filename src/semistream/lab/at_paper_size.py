@@ -36,6 +36,7 @@ def _ratios(experiment: Experiment, size: str, conditions: Conditions) -> dict[f
     return {
         x: _rate(winner, setting, conditions) / _rate(rival, setting, conditions)
         for x, setting in (settings[0], settings[-1])
+        if isinstance(setting, Setting)
     }
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from semistream.lab.experiment import Experiment, Lines, Point
 
-OURS = "adaptive"
+OURS = ("adaptive", "auto")
+"""Our join of a stream with a relation, and our choice of indexes for a join of two windows."""
 
 NEARLY = 0.95
 """Within 5 % of the best."""
@@ -56,12 +57,12 @@ def beside_best(experiment: Experiment, lines: Lines) -> BesideBest:
     if experiment.measure == "loop":
         return BesideBest(measured)
     for ours in experiment.series:
-        if ours.algorithm != OURS:
+        if ours.algorithm not in OURS:
             continue
         rivals = [
             lines[series.label]
             for series in experiment.series
-            if series.algorithm != OURS
+            if series.algorithm not in OURS
             and not series.is_model
             and series.nodes == ours.nodes
             and series.memory_times == ours.memory_times

@@ -14,6 +14,9 @@ for bytes, and hardly to seeks: at reduced size scans look better than they woul
 
 "Memory" has two meanings, and a run says which one it used. `actual` is what this program allocates. `jvm` charges
 `JVM_WAITING_ROW_BYTES` for a waiting row, as the papers' prototypes did.
+
+Window joins of two streams have a setting of their own. Their windows are the paper's at every size; what is scaled is
+the number of arrivals that are timed.
 """
 
 from __future__ import annotations
@@ -27,9 +30,10 @@ from semistream.errors import check_choice
 Size = Literal["small", "default", "paper"]
 SIZES: tuple[Size, ...] = ("small", "default", "paper")
 
-Measure = Literal["rate", "memory", "processing", "waiting", "loop"]
+Measure = Literal["rate", "memory", "processing", "waiting", "loop", "cost", "output", "held"]
 """What the y axis shows: rows a second served, bytes needed for a wanted rate, seconds of a row in the join, seconds of
-a row in the stream buffer, or seconds of one iteration."""
+a row in the stream buffer, or seconds of one iteration; of window joins the time that arrivals take, pairs found a
+second, or bytes of a window with its index."""
 
 MEASURE_LABELS: Mapping[Measure, str] = {
     "rate": "service rate (rows/s)",
@@ -37,6 +41,9 @@ MEASURE_LABELS: Mapping[Measure, str] = {
     "processing": "processing time (s/row)",
     "waiting": "waiting time (s/row)",
     "loop": "cost of an iteration (s)",
+    "cost": "cost of the arrivals (ms)",
+    "output": "pairs found (1/s)",
+    "held": "window and index (bytes/row)",
 }
 
 JVM_WAITING_ROW_BYTES = 204
@@ -84,11 +91,40 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowSetting:
+    """One point of a figure of window joins."""
+
+    rate_a: float
+    """lambda_a, rows/s."""
+    rate_b: float
+    window_a: int
+    """A, rows."""
+    window_b: int
+    arrivals: int
+    """Rows of both streams that are timed or counted, behind those that fill the windows."""
+    keys: int
+    """Distinct keys, all equally frequent: the selectivity is one over this."""
+    bucket_rows: int = 10
+    node_rows: int = 100
+    strategy: str | None = None
+    """Who gets what of scarce resources, by a word of `semistream.window.allocation`."""
+    probes_per_s: float | None = None
+    """mu, where processor time is short."""
+    held_rows: int | None = None
+    """M, where memory is short."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What a reader needs to run it again."""
+        return {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """A line of the figure."""
 
     label: str
     algorithm: str
+    """A join of the registry; of window joins the indexes of A and B, as in `t-tree/scan`."""
     options: str = "plain"
     """How its settings are found, by a name of `semistream.lab.options`."""
     is_model: bool = False
@@ -146,7 +182,7 @@ class Experiment:
     x_label: str
     values: Mapping[Size, tuple[float, ...]]
     """Values of the independent variable, in the paper's terms."""
-    setting: Callable[[Size, float], Setting]
+    setting: Callable[[Size, float], Setting | WindowSetting]
     fixed: str
     """What does not vary, in the paper's terms."""
     series: tuple[Series, ...]
@@ -157,7 +193,12 @@ class Experiment:
     note: str = ""
     """How this differs from what the paper did, and why that matters."""
 
-    def settings(self, size: str) -> list[tuple[float, Setting]]:
+    @property
+    def is_timed_here(self) -> bool:
+        """Whether this machine's clock decides, and no metered disk."""
+        return isinstance(self.settings("small")[0][1], WindowSetting)
+
+    def settings(self, size: str) -> list[tuple[float, Setting | WindowSetting]]:
         """The points of the x axis at a size."""
         check_choice("size", size, SIZES)
         chosen: Size = next(known for known in SIZES if known == size)

@@ -75,12 +75,9 @@ def draw(result: Result) -> Figure:
 
 
 def _caption(result: Result) -> str:
-    conditions = result.conditions
     claim = fill(f"The paper: {result.experiment.claim}.", CAPTION_CHARACTERS)
-    return (
-        f"{claim}\nio {conditions.io}, size {result.size}, memory {conditions.memory_model}, seed {conditions.seed}, "
-        f"95 % intervals. The claim {'holds' if result.verdict.holds else 'does not hold'}."
-    )
+    verdict = "holds" if result.verdict.holds else "does not hold"
+    return f"{claim}\n{result.run_with}, 95 % intervals. The claim {verdict}."
 
 
 def write_svg(result: Result, directory: Path) -> Path:

@@ -91,7 +91,7 @@ def _holds(result: Result) -> str:
 
 
 def _section(result: Result) -> str:
-    experiment, conditions = result.experiment, result.conditions
+    experiment = result.experiment
     measured = "".join(
         f"<tr><td>{escape(name)}</td><td>{value:g}</td></tr>"
         for name, value in {**result.verdict.measured, **result.ours.measured}.items()
@@ -100,8 +100,7 @@ def _section(result: Result) -> str:
     return (
         f'<section id="{escape(experiment.id)}"><h2>{escape(experiment.id)}</h2>'
         f"<p>{escape(experiment.paper)}, figure {escape(experiment.figure)}. {escape(experiment.fixed)}. "
-        f"Run with io {conditions.io}, size {escape(result.size)}, memory {conditions.memory_model}, "
-        f"seed {conditions.seed}.</p>"
+        f"Run with {escape(result.run_with)}.</p>"
         f"<p><b>Claim:</b> {escape(experiment.claim)}.</p>"
         f"<p><b>Holds:</b> {_holds(result)}. {escape(result.verdict.reason)}</p>"
         f"{svg(result)}{note}<details><summary>measured</summary><table>{measured}</table></details></section>"

@@ -19,8 +19,9 @@ from semistream.errors import BudgetExceeded, check_choice
 from semistream.lab import at_paper_size
 from semistream.lab.bench import Conditions, Io, MemoryModel, Seen, observe
 from semistream.lab.beside_best import BesideBest, beside_best
-from semistream.lab.experiment import SIZES, Experiment, Point, Series, Setting, Verdict
+from semistream.lab.experiment import SIZES, Experiment, Point, Series, Setting, Verdict, WindowSetting
 from semistream.lab.modelled import prediction
+from semistream.lab.window_bench import window_point
 
 MEMORY_PRECISION = 1.3
 """Memory for a rate is interpolated between two that differ by at most this factor."""
@@ -43,6 +44,14 @@ class Result:
     verdict: Verdict
     ours: BesideBest
     """`adaptive` beside the best of all others."""
+
+    @property
+    def run_with(self) -> str:
+        """Under which conditions, in words."""
+        conditions = self.conditions
+        if self.experiment.is_timed_here:
+            return f"size {self.size}, processor time of this machine, seed {conditions.seed}"
+        return f"io {conditions.io}, size {self.size}, memory {conditions.memory_model}, seed {conditions.seed}"
 
     def as_json(self) -> dict[str, Any]:
         """One line for a program."""
@@ -88,7 +97,10 @@ def run(
         for x, setting in settings:
             if progress is not None:
                 progress(f"{experiment.id}: {series.label} at {x:g}", done, total)
-            points.append(_point(experiment, series, x, setting, conditions))
+            if isinstance(setting, WindowSetting):
+                points.append(window_point(experiment.measure, series, x, setting, conditions))
+            else:
+                points.append(_point(experiment, series, x, setting, conditions))
             done += 1
         lines[series.label] = tuple(points)
     verdict = experiment.judge(lines)

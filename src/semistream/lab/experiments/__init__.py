@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from semistream.errors import check_choice
 from semistream.lab.experiment import Experiment
-from semistream.lab.experiments import moij, pcsrj, sscj, tuned
+from semistream.lab.experiments import kang, moij, pcsrj, sscj, tuned
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.id: experiment for module in (pcsrj, moij, tuned, sscj) for experiment in module.EXPERIMENTS
+    experiment.id: experiment for module in (pcsrj, moij, tuned, sscj, kang) for experiment in module.EXPERIMENTS
 }
 
 
