@@ -47,8 +47,8 @@ format: $(READY) ## Repair what ruff can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: java $(READY) ## Measure enrich beside its peers
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: java $(READY) ## Measure enrich beside everything a user would pick instead
+	@$(BIN)/semistream bench enrich $(ARGS)
 
 lock: $(READY) ## Pin the newest fitting versions anew, with hashes and without addresses
 	@$(BIN)/python -m pip install --quiet uv
@@ -60,7 +60,7 @@ lock: $(READY) ## Pin the newest fitting versions anew, with hashes and without 
 	@echo "requirements/ is up to date; 'make setup' installs it."
 
 clean: ## Remove .venv and everything the commands leave behind
-	rm -rf $(VENV) semistream-demo spark-warehouse artifacts metastore_db derby.log build dist
+	rm -rf $(VENV) semistream-demo semistream-bench spark-warehouse artifacts metastore_db derby.log build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from semistream.cli.advise import advise
 from semistream.cli.algorithms import algorithms
+from semistream.cli.bench import bench
 from semistream.cli.calibrate import calibrate
 from semistream.cli.demo import demo
 from semistream.cli.index import index
@@ -61,6 +62,7 @@ app.command("tune")(tune)
 app.command("advise")(advise)
 app.command("calibrate")(calibrate)
 app.add_typer(lab, name="lab")
+app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

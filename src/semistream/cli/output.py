@@ -61,7 +61,8 @@ def split_names(text: str | None) -> list[str] | None:
 
 def print_json(answer: object) -> None:
     """Print one line of JSON on the standard output."""
-    print(json.dumps(answer, ensure_ascii=False))
+    # At once: who reads lines from a pipe should not wait for the last one.
+    print(json.dumps(answer, ensure_ascii=False), flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,0 +1,149 @@
+"""One contender in a process of its own: `python -m semistream.bench.contend '{…}'`, started by `race`.
+
+Reports each micro-batch as a line of JSON: its seconds, as Spark's progress has them (`triggerExecution`), its rows and
+its checksum. The sink is the same for all: every output column goes into a hash, the hashes of a batch are added up,
+and the rows are thrown away by Spark's `noop`. A sum does not depend on the order of rows.
+
+Settings are the same for all, too: `local[cores]`, as many shuffle partitions as cores, adaptive execution as Spark
+has it by default, results of any size on the driver (a broadcast of R needs that). Arrow's settings are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.child_process import report
+from semistream.bench.container import Container
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from semistream.bench.contenders.base import Contender, Job
+
+METRICS = "sink"
+
+SHIFTED_BITS = 16
+"""Hashes are cut to 48 bits, of either sign, so that the sum of a hundred million of them does not overflow."""
+
+POLL_S = 0.5
+"""Seconds between two looks at the query; a look takes milliseconds of a core that the query could use."""
+
+
+def main(order: dict[str, Any]) -> None:
+    """Enter the container if there is one, and run the stream through the contender."""
+    if order["container"] is not None:
+        # Before anything large is loaded: memory stays on the bill of the group in which it was taken.
+        Container(Path(order["container"]), 0).enter()
+    run(order)
+
+
+def run(order: dict[str, Any]) -> None:
+    """Start Spark, join, and report batch by batch."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from semistream.bench.contenders import CONTENDERS
+    from semistream.bench.contenders.base import Job
+    from semistream.bench.workload import SALES
+    from semistream.demo.session import quiet_spark
+
+    contender, scratch, batches = CONTENDERS[order["contender"]], Path(order["scratch"]), int(order["batches"])
+    cores = int(order["cores"])
+    job = Job(Path(order["products"]), int(order["memory_bytes"]), cores)
+    settings = spark_settings(cores, int(order["heap_bytes"]), scratch, batches)
+    with quiet_spark(Path(order["spark_log"]), cores=cores, settings=settings) as spark:
+        sales = (
+            spark.readStream.schema(from_arrow_schema(SALES))
+            .option("maxFilesPerTrigger", order["files_per_batch"])
+            .parquet(order["sales"])
+        )
+        sink = Sink(contender, job)
+        query = sink.start(sales, scratch / "checkpoint")
+        for seen in followed(query, batches):
+            report(**seen, **sink.checked(seen["batch"]))
+
+
+def spark_settings(cores: int, heap_bytes: int, scratch: Path, batches: int) -> dict[str, str]:
+    """What all contenders run with."""
+    return {
+        "spark.app.name": "semistream bench",
+        "spark.driver.memory": f"{heap_bytes // 2**20}m",
+        "spark.driver.maxResultSize": "0",
+        "spark.driver.extraJavaOptions": "",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.streaming.numRecentProgressUpdates": str(batches + 10),
+        "spark.local.dir": str(scratch / "spark"),
+    }
+
+
+class Sink:
+    """Where all contenders put their rows."""
+
+    def __init__(self, contender: Contender, job: Job) -> None:
+        self._contender = contender
+        self._job = job
+        self._query: StreamingQuery | None = None
+        self._by_batch: dict[int, dict[str, Any]] = {}
+
+    def start(self, sales: DataFrame, checkpoint: Path) -> StreamingQuery:
+        """Start the query over all there is."""
+        if self._contender.by_batch:
+            writer = sales.writeStream.foreachBatch(self._write_batch)
+        else:
+            joined = self._contender.join(sales, self._job)
+            writer = joined.observe(METRICS, *sums()).writeStream.format("noop")
+        options = {"checkpointLocation": str(checkpoint)}
+        self._query = writer.options(**options).trigger(availableNow=True).start()
+        return self._query
+
+    def checked(self, batch: int) -> dict[str, Any]:
+        """Rows and checksum of a batch that is done."""
+        assert self._query is not None, "nothing was started"
+        if self._contender.by_batch:
+            return self._by_batch.pop(batch)
+        seen = next(p for p in reversed(self._query.recentProgress) if p.batchId == batch)
+        return _told(seen.observedMetrics[METRICS].asDict())
+
+    def _write_batch(self, sales: DataFrame, batch: int) -> None:
+        from pyspark.sql import Observation
+
+        observation = Observation()
+        joined = self._contender.join(sales, self._job).observe(observation, *sums())
+        joined.write.format("noop").mode("overwrite").save()
+        self._by_batch[batch] = _told(observation.get)
+
+
+def sums() -> tuple[Column, Column]:
+    """How many rows there are, and the sum of their hashes."""
+    from pyspark.sql import functions as F
+
+    from semistream.bench.workload import OUTPUT_COLUMNS
+
+    hashes = F.shiftright(F.xxhash64(*OUTPUT_COLUMNS), SHIFTED_BITS)
+    return F.count(F.lit(1)).alias("rows"), F.sum(hashes).alias("checksum")
+
+
+def _told(counted: dict[str, Any]) -> dict[str, Any]:
+    return {"rows": counted["rows"], "checksum": counted["checksum"] or 0}
+
+
+def followed(query: StreamingQuery, batches: int) -> Iterator[dict[str, Any]]:
+    """Yield each micro-batch when it is done, as its number and its seconds, until the stream has ended."""
+    done = 0
+    ended = False
+    while not ended:
+        ended = bool(query.awaitTermination(POLL_S))  # type: ignore[arg-type]  # takes fractions, says int
+        last = query.lastProgress
+        for progress in query.recentProgress if last is not None and last.batchId >= done else ():
+            # Behind the last files Spark may run a batch of its own, without any.
+            if done <= progress.batchId < batches:
+                yield {"batch": progress.batchId, "seconds": progress.durationMs["triggerExecution"] / 1000}
+                done = progress.batchId + 1
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

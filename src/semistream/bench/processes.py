@@ -1,0 +1,88 @@
+"""A process and everything it has started, seen from outside: memory and open files.
+
+Memory is what the processes hold for themselves: private pages and shared memory, each with its fair part (PSS).
+Pages of mapped files do not count; they are the system's cache and go when they are needed elsewhere. It is read from
+`/proc`: on systems that have none nothing is known, which is None and never 0.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from pathlib import Path
+from typing import Literal
+
+PROC = Path("/proc")
+
+Kind = Literal["jvm", "workers", "driver"]
+"""What a process of a Spark query on one machine is: its JVM, a Python worker (or their daemon), the script itself."""
+
+
+def tree_of(pid: int) -> list[int]:
+    """A process and all that descend from it; empty when it is gone."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (parent := _parent_of(int(entry.name))) is not None:
+            children[parent].append(int(entry.name))
+    found, open_pids = [], [pid] if (PROC / str(pid)).exists() else []
+    while open_pids:
+        found.append(open_pids.pop())
+        open_pids += children[found[-1]]
+    return found
+
+
+def _parent_of(pid: int) -> int | None:
+    try:
+        # The name, in brackets, may contain anything; the parent is the second field behind it.
+        return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def held_bytes(pid: int) -> int:
+    """Private and shared-memory bytes of a process; 0 when it is gone."""
+    try:
+        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
+
+
+def open_files(pid: int) -> int:
+    """How many files, sockets and pipes a process has open; 0 when it is gone."""
+    try:
+        return len(os.listdir(PROC / str(pid) / "fd"))
+    except OSError:
+        return 0
+
+
+def kind_of(pid: int) -> Kind:
+    """What a process of a Spark query is."""
+    try:
+        command = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "driver"
+    if command[0].endswith(b"java"):
+        return "jvm"
+    return "workers" if any(b"daemon" in word for word in command[1:4]) else "driver"
+
+
+def can_be_seen() -> bool:
+    """Whether this system shows what its processes hold."""
+    return (PROC / "self" / "smaps_rollup").exists()
+
+
+def held_by_tree(pid: int) -> int | None:
+    """What a process and all its descendants hold together."""
+    return sum(map(held_bytes, tree_of(pid))) if can_be_seen() else None
+
+
+def end_tree(pid: int) -> None:
+    """Kill a process and all its descendants."""
+    pids = tree_of(pid) if PROC.is_dir() else [pid]
+    for one in pids:
+        try:
+            os.kill(one, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
