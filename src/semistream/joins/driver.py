@@ -41,7 +41,7 @@ from semistream.joins.base import (
     StreamRows,
 )
 from semistream.joins.open_rows import OpenBatch, OpenRows
-from semistream.joins.output import OutputBuilder, OutputColumns, without_partner
+from semistream.joins.output import OutputBuilder, OutputColumns, Pairing, without_partner
 from semistream.keys import KeyCodec, keys_equal
 from semistream.structures.gather import Part, gather
 
@@ -149,6 +149,7 @@ class JoinDriver:
         self._waiting_bytes = columns_bytes + self._open.row_count * OPEN_ROW_BYTES
 
     def _put_out(self, step: StepOutput) -> Iterator[pa.RecordBatch]:
+        openings = []
         for opened in self._open:
             found = step.joined_within(opened.first, opened.end)
             pairs = [self._verified(opened, joined) for joined in found]
@@ -159,9 +160,9 @@ class JoinDriver:
                 pairs.append(without_partner(unmatched))
             if pairs:
                 stream_rows = opened.places_of(np.concatenate([joined.stream_rows for joined in pairs]))
-                yield from self._builder.build(
-                    opened.batch, stream_rows, pairs, self.join.output_bytes_max, in_order=self.join.keeps_order
-                )
+                openings.append(Pairing(opened.batch, stream_rows, pairs))
+        if openings:
+            yield from self._builder.build(openings, self.join.output_bytes_max, in_order=self.join.keeps_order)
         self._open.drop_finished()
 
     def _finished(self, opened: OpenBatch, step: StepOutput, pairs: Sequence[Joined]) -> Numbers:

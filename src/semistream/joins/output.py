@@ -1,9 +1,10 @@
 """From pairs of row numbers to joined rows.
 
 The driver knows which stream row goes with which relation row, and which has none; here that becomes record batches:
-the stream's columns, then the relation's, gathered into place. Pairs come in lists, one for each batch that an operator
-has read; they are put out one list after the other or, where the operator keeps the order of the stream, in that order,
-whichever list they are in.
+the stream's columns, then the relation's, gathered into place. Stream rows that end together have often come in many
+batches; they are put out together, for a record batch costs the same whether it has ten rows or a thousand. Pairs come
+in lists, one for each batch that an operator has read; they are put out one list after the other or, where the operator
+keeps the order of the stream, in that order, whichever list they are in.
 
 Memory: output is built in pieces of at most half of what the operator leaves for it, because whoever took one piece may
 still hold it while the next is built. Ordering takes `ORDERING_BYTES` for each pair of a step.
@@ -68,6 +69,16 @@ def without_partner(numbers: Numbers) -> Joined:
     return Joined(numbers, _NOTHING, numbers)
 
 
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Pairs of rows of one batch of the stream."""
+
+    batch: pa.RecordBatch
+    stream_rows: Numbers
+    """Where the stream rows of all pairs stand in the batch, one list after the other."""
+    pairs: Sequence[Joined]
+
+
 class OutputBuilder:
     """Builds joined rows, charged to an account."""
 
@@ -76,67 +87,87 @@ class OutputBuilder:
         self._account = account
         self._taken_bytes = 0
 
-    def build(
-        self, batch: pa.RecordBatch, stream_rows: Numbers, pairs: Sequence[Joined], bytes_max: int, *, in_order: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def build(self, openings: Sequence[Pairing], bytes_max: int, *, in_order: bool) -> Iterator[pa.RecordBatch]:
         """Build the output of lists of pairs, in pieces that fit twice into `bytes_max`.
 
-        `stream_rows` are the places in `batch` of all pairs, one list after the other. With `in_order`, in which case
-        they ascend within each list, output is in the order of `batch`.
+        With `in_order`, in which case stream rows ascend within each list, output is in the order of the stream.
         """
-        sizes = self._sizes(batch, stream_rows, pairs)
-        places = np.arange(len(stream_rows), dtype=np.int64)
-        if in_order and len(pairs) > 1:
-            order = np.argsort(stream_rows, kind="stable")
-            places[order] = np.arange(len(order))
-            stream_rows, sizes = stream_rows[order], sizes[order]
-        list_ends = np.cumsum([len(joined) for joined in pairs])[:-1]
-        placed = [
-            (joined, own)
-            for joined, own in zip(pairs, np.split(places, list_ends), strict=True)
-            if joined.relation is not _NOTHING
-        ]
-        for begin, end in _pieces(sizes, bytes_max // 2):
-            parts = []
-            for joined, own in placed:
-                first, last = np.searchsorted(own, (begin, end)).tolist()
-                if first < last:
-                    parts.append(Part(joined.relation, joined.relation_rows[first:last], own[first:last] - begin))
-            yield self._piece(batch, stream_rows[begin:end], parts)
+        stream: list[Part] = []
+        related: list[tuple[Joined, Numbers]] = []
+        sizes: list[Numbers] = []
+        begin = 0
+        for opening in openings:
+            rows, own_sizes = opening.stream_rows, self._sizes(opening)
+            places = np.arange(begin, begin + len(rows), dtype=np.int64)
+            places_of_pairs = places
+            if in_order and len(opening.pairs) > 1:
+                order = np.argsort(rows, kind="stable")
+                places_of_pairs = np.empty_like(places)
+                places_of_pairs[order] = places
+                rows, own_sizes = rows[order], own_sizes[order]
+            stream.append(Part(opening.batch, rows, places))
+            sizes.append(own_sizes)
+            ends = np.cumsum([len(joined) for joined in opening.pairs])[:-1]
+            related += zip(opening.pairs, np.split(places_of_pairs, ends), strict=True)
+            begin += len(rows)
+        related = [(joined, places) for joined, places in related if joined.relation is not _NOTHING]
+        for begin, end in _pieces(np.concatenate(sizes), bytes_max // 2):
+            of_stream = _within(stream, begin, end)
+            of_relation = _within([Part(j.relation, j.relation_rows, places) for j, places in related], begin, end)
+            yield self._piece(of_stream, of_relation, end - begin)
 
     def end(self) -> None:
         """Whoever takes the output has taken all of it."""
         self._account.hold(0)
         self._taken_bytes = 0
 
-    def _piece(self, batch: pa.RecordBatch, stream_rows: Numbers, parts: Sequence[Part]) -> pa.RecordBatch:
-        length = len(stream_rows)
-        is_whole = length == batch.num_rows and bool((stream_rows == np.arange(length)).all())
-        # Not from Arrow's own pool, which keeps a megabyte and more of what it was given back.
-        stream = batch if is_whole else pc.take(batch, pa.array(stream_rows), memory_pool=pa.system_memory_pool())
+    def _piece(self, stream: Sequence[Part], parts: Sequence[Part], length: int) -> pa.RecordBatch:
+        schema = stream[0].batch.schema
         columns = gather(parts, self._columns.source, length)
         matched = np.zeros(length, np.bool_)
         for part in parts:
             matched[part.places] = True
         columns = self._columns.with_defaults(columns, matched)
         built = pa.RecordBatch.from_arrays(
-            [*stream.columns, *columns], names=[*batch.schema.names, *self._columns.names]
+            [*_stream_columns(stream, length), *columns], names=[*schema.names, *self._columns.names]
         )
         # Whoever took the piece before may still refer to it while this one is built.
         self._account.hold(self._taken_bytes + built.nbytes)
         self._taken_bytes = built.nbytes
         return built
 
-    def _sizes(self, batch: pa.RecordBatch, stream_rows: Numbers, pairs: Sequence[Joined]) -> Numbers:
+    def _sizes(self, opening: Pairing) -> Numbers:
         """The bytes of each row of the output."""
-        sizes = row_bytes(batch, stream_rows)
+        sizes = row_bytes(opening.batch, opening.stream_rows)
         start = 0
-        for joined in pairs:
+        for joined in opening.pairs:
             if joined.relation is not _NOTHING:
                 wanted = joined.relation.select(self._columns.source.names)
                 sizes[start : start + len(joined)] += row_bytes(wanted, joined.relation_rows)
             start += len(joined)
         return sizes
+
+
+def _stream_columns(stream: Sequence[Part], length: int) -> Sequence[pa.Array]:
+    if len(stream) > 1:
+        return gather(stream, stream[0].batch.schema, length)
+    batch, rows = stream[0].batch, stream[0].rows
+    if length == batch.num_rows and bool((rows == np.arange(length)).all()):
+        whole: Sequence[pa.Array] = batch.columns
+        return whole
+    # Not from Arrow's own pool, which keeps a megabyte and more of what it was given back.
+    taken: Sequence[pa.Array] = pc.take(batch, pa.array(rows), memory_pool=pa.system_memory_pool()).columns
+    return taken
+
+
+def _within(parts: Sequence[Part], begin: int, end: int) -> list[Part]:
+    """What the parts fill of the places from `begin` to `end`; places ascend in each part."""
+    found = []
+    for part in parts:
+        first, last = np.searchsorted(part.places, (begin, end)).tolist()
+        if first < last:
+            found.append(Part(part.batch, part.rows[first:last], part.places[first:last] - begin))
+    return found
 
 
 def _pieces(sizes: Numbers, bytes_max: int) -> Iterator[tuple[int, int]]:
