@@ -43,7 +43,7 @@ FENCED: dict[str, set[str]] = {
     "numba": {"structures", "relations"},
     "typer": {"cli"},
     "rich": {"cli"},
-    "duckdb": set(),
+    "duckdb": {"bench"},
     "matplotlib": {"lab", "planning", "bench"},
     "hypothesis": set(),
     "pytest": set(),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,11 +91,13 @@ class Sink:
 
     def start(self, sales: DataFrame, checkpoint: Path) -> StreamingQuery:
         """Start the query over all there is."""
+        from semistream.bench.workload import OUTPUT_COLUMNS
+
         if self._contender.by_batch:
             writer = sales.writeStream.foreachBatch(self._write_batch)
         else:
             joined = self._contender.join(sales, self._job)
-            writer = joined.observe(METRICS, *sums()).writeStream.format("noop")
+            writer = joined.observe(METRICS, *sums(OUTPUT_COLUMNS)).writeStream.format("noop")
         options = {"checkpointLocation": str(checkpoint)}
         self._query = writer.options(**options).trigger(availableNow=True).start()
         return self._query
@@ -106,28 +108,29 @@ class Sink:
         if self._contender.by_batch:
             return self._by_batch.pop(batch)
         seen = next(p for p in reversed(self._query.recentProgress) if p.batchId == batch)
-        return _told(seen.observedMetrics[METRICS].asDict())
+        return told(seen.observedMetrics[METRICS].asDict())
 
     def _write_batch(self, sales: DataFrame, batch: int) -> None:
         from pyspark.sql import Observation
 
+        from semistream.bench.workload import OUTPUT_COLUMNS
+
         observation = Observation()
-        joined = self._contender.join(sales, self._job).observe(observation, *sums())
+        joined = self._contender.join(sales, self._job).observe(observation, *sums(OUTPUT_COLUMNS))
         joined.write.format("noop").mode("overwrite").save()
-        self._by_batch[batch] = _told(observation.get)
+        self._by_batch[batch] = told(observation.get)
 
 
-def sums() -> tuple[Column, Column]:
-    """How many rows there are, and the sum of their hashes."""
+def sums(columns: Sequence[str]) -> tuple[Column, Column]:
+    """How many rows there are, and the sum of the hashes of these columns."""
     from pyspark.sql import functions as F
 
-    from semistream.bench.workload import OUTPUT_COLUMNS
-
-    hashes = F.shiftright(F.xxhash64(*OUTPUT_COLUMNS), SHIFTED_BITS)
+    hashes = F.shiftright(F.xxhash64(*columns), SHIFTED_BITS)
     return F.count(F.lit(1)).alias("rows"), F.sum(hashes).alias("checksum")
 
 
-def _told(counted: dict[str, Any]) -> dict[str, Any]:
+def told(counted: dict[str, Any]) -> dict[str, Any]:
+    """The rows and the checksum of a batch, as they are reported."""
     return {"rows": counted["rows"], "checksum": counted["checksum"] or 0}
 
 

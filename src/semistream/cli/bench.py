@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semistream.cli.bench_window import window
 from semistream.demo.display import thousands
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 bench = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Measure speed, hits and steadiness beside the alternatives."
 )
+
+bench.command("window")(window)
 
 LARGE_ROWS = 100_000_000
 
