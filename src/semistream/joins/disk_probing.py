@@ -120,23 +120,18 @@ class DiskProbingJoin(SemiStreamJoin):
         return len(rows)
 
     def _probe_held(self, held: HeldKeys, rows: StreamRows) -> int:
-        """Probe H_R with as many rows as there surely is room for, until nothing is left of one or the other."""
-        taken = 0
-        found: list[tuple[Numbers, Numbers, Numbers]] = []
-        while taken < len(rows) and self.waiting.room:
-            part = slice(taken, min(len(rows), taken + self.waiting.room))
-            first, count = held.probe(rows.codes[part])
-            hit = count > 0
-            found.append((rows.numbers[part][hit], first[hit], count[hit]))
-            self._wait(StreamRows(rows.numbers[part][~hit], rows.codes[part][~hit]))
-            taken = part.stop
-        numbers, first, count = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        self.stats.stream_probes += taken
+        """Probe H_R with rows until those that it does not know fill H_S."""
+        first, count = held.probe_until(rows.codes, self.waiting.room)
+        rows = rows.first(len(first))
+        hit = count > 0
+        self._wait(StreamRows(rows.numbers[~hit], rows.codes[~hit]))
+        numbers = rows.numbers[hit]
+        self.stats.stream_probes += len(rows)
         self.stats.rows += len(numbers)
         self.stats.hits += len(numbers)
         if len(numbers):
-            self._hits, self._hit_numbers = held.pairs(numbers, first, count), numbers
-        return taken
+            self._hits, self._hit_numbers = held.pairs(numbers, first[hit], count[hit]), numbers
+        return len(rows)
 
     # Disk-probing ----------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from semistream.joins.base import Numbers
 from semistream.joins.matching import PairCursor, codes_of
-from semistream.structures.compiled import READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
+from semistream.structures.compiled import I64, READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
 from semistream.structures.hash_multimap import HashMultimap
 from semistream.structures.row_arena import RowArena, can_be_kept
 
@@ -58,6 +58,27 @@ def _look_up(entries: Array, first: Array, count: Array, uses: Array, out_first:
         else:
             out_first[i] = 0
             out_count[i] = 0
+
+
+@kernel(I64(READ_I64, I64, READ_I32, READ_I32, WRITE_I32, WRITE_I64, WRITE_I64))
+def _look_up_until(
+    entries: Array, misses_max: int, first: Array, count: Array, uses: Array, out_first: Array, out_count: Array
+) -> int:
+    """As `_look_up`, up to and with the last miss that there is room for; return how many were looked up."""
+    for i in range(entries.size):
+        entry = entries[i]
+        if entry < 0:
+            out_first[i] = 0
+            out_count[i] = 0
+            misses_max -= 1
+            if misses_max == 0:
+                return i + 1
+        else:
+            out_first[i] = first[entry]
+            out_count[i] = count[entry]
+            if uses[entry] < USES_MAX:
+                uses[entry] += 1
+    return int(entries.size)
 
 
 def most_entries(bytes_max: int, row_bytes_mean: float) -> int:
@@ -138,9 +159,19 @@ class HeldKeys:
     def probe(self, codes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the first held row of each code and how many there are; 0 for a code that is not held."""
         first, count = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        entries = self._index.first(codes) if self._entry_count else np.full(len(codes), -1, np.int64)
+        entries = self._entries_of(codes)
         _look_up(entries, self._first, self._count, self._uses, first, count)
         return first, count
+
+    def probe_until(self, codes: Numbers, misses_max: int) -> tuple[Numbers, Numbers]:
+        """As `probe`, but only until so many codes were not found; the answers are as long as that took."""
+        first, count = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
+        entries = self._entries_of(codes)
+        taken = _look_up_until(entries, misses_max, self._first, self._count, self._uses, first, count)
+        return first[:taken], count[:taken]
+
+    def _entries_of(self, codes: Numbers) -> Numbers:
+        return self._index.first(codes) if self._entry_count else np.full(len(codes), -1, np.int64)
 
     def pairs(self, numbers: Numbers, first: Numbers, count: Numbers) -> PairCursor:
         """Pair stream rows with what `probe` found for them."""

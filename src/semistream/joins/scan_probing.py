@@ -81,24 +81,27 @@ class ScanProbingJoin(SemiStreamJoin):
             return 0
         rows = rows.first(self._division.rows_per_step)
         room = min(self.cell_rows_max - self._admitted, self.waiting.room)
-        rows = rows.first(room)
+        if self.held is None:
+            rows = waiting = rows.first(room)
+        else:
+            rows, waiting = self._probe_held(self.held, rows, room)
         self.stats.rows += len(rows)
-        waiting = rows if self.held is None else self._missed(self.held, rows)
         self.waiting.push(waiting)
         self._admitted += len(waiting)
         self.stats.waited += len(waiting)
         return len(rows)
 
-    def _missed(self, held: HeldKeys, rows: StreamRows) -> StreamRows:
-        """Line up the rows whose key is remembered; return the others."""
-        first, count = held.probe(rows.codes)
+    def _probe_held(self, held: HeldKeys, rows: StreamRows, room: int) -> tuple[StreamRows, StreamRows]:
+        """Line up rows whose key is remembered, until the others fill the room; return all of them, and the others."""
+        first, count = held.probe_until(rows.codes, room)
+        rows = rows.first(len(first))
         hit = count > 0
         self.stats.stream_probes += len(rows)
         self.stats.hits += int(hit.sum())
         if hit.any():
             self._hit_numbers = rows.numbers[hit]
             self._hits = held.pairs(self._hit_numbers, first[hit], count[hit])
-        return StreamRows(rows.numbers[~hit], rows.codes[~hit])
+        return rows, StreamRows(rows.numbers[~hit], rows.codes[~hit])
 
     # Disk-probing ----------------------------------------------------------------------------------------------------
 
