@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from semistream.budget import parse_bytes
@@ -140,6 +141,7 @@ def test_a_time_window_of_equal_keys_has_the_pairs_of_duckdb(streams_anywhere: S
         assert (m["rows_in_a"], m["rows_in_b"]) == (a.num_rows, b.num_rows)
         assert m["null_keys"] == a["k"].null_count + b["k"].null_count
         assert m["parallelism"] == 2
+        assert {m["index_a"], m["index_b"]} <= {"scan", "hash", "several"}
         assert m["late"] == m["shed"] == m["probes_skipped"] == m["unmatched"] == 0
         assert 0 < m["bytes_held"] <= m["budget"] == parse_bytes("8MB")
 
@@ -266,6 +268,25 @@ def test_batch_frames_need_no_state(session: SparkSession) -> None:
     pairs = Counter(zip(found["n"].to_pylist(), found["b_n"].to_pylist(), strict=True))
     assert pairs == by_duckdb(f"a.k = b.k and {TIMES}", "left")
     assert joined.columns == ["n", "k", "x", "ts", "b_n", "b_x", "b_ts"]
+
+
+def test_rows_without_a_key_are_spread_over_all_tasks(classic_session: SparkSession) -> None:
+    count = 400
+    whole = pa.table({"k": pa.nulls(count, pa.string()), "n": range(count)})
+    a, b = frame_of(classic_session, whole), frame_of(classic_session, whole.slice(0, 0))
+    joined = window_join(a, b, on="k", within=seconds(5), how="left", prefix_b="b_", partitions=4)
+    assert joined.count() == count
+    per_task = joined.groupBy(F.spark_partition_id()).count().toArrow()["count"].to_pylist()
+    assert len(per_task) == 4
+    assert max(per_task) < count / 2
+
+
+def test_maps_anywhere_inside_a_row_are_no_obstacle(classic_session: SparkSession) -> None:
+    rows_ = "stack(2, 1, map('x', 1), 2, map('y', 2)) as (n, m)"
+    nested = ["n", "m", "struct(m as inner, n as k) as s", "array(m, m) as l", "map('o', m) as deep"]
+    a = classic_session.range(1).selectExpr(rows_).selectExpr(*nested)
+    joined = window_join(a, a, on="n", window_a=rows(5), window_b=rows(5), order_by="n", prefix_b="b_")
+    assert sorted(row["s"]["inner"].popitem() for row in joined.collect()) == [("x", 1), ("y", 2)]
 
 
 def test_a_sample_carries_its_weights(classic_session: SparkSession) -> None:

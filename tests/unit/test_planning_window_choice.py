@@ -9,7 +9,15 @@ from semistream.budget import MIB, MemoryBudget
 from semistream.cost.window_curves import Curve, MeasuredCurves
 from semistream.cost.window_join import INDEX_NAMES, IndexName, TouchedTuples, WindowWorkload, best_pair, direction_cost
 from semistream.errors import InvalidOption
-from semistream.planning.window_choice import FOR_RANGES, IndexChooser, IndexKeeper, Period, choose_pair, typical_costs
+from semistream.planning.window_choice import (
+    FOR_RANGES,
+    IndexChooser,
+    IndexKeeper,
+    Period,
+    choose_for_batch,
+    choose_pair,
+    typical_costs,
+)
 from semistream.window.join import WindowJoin
 from semistream.window.pieces import Arrivals
 from semistream.window.windows import rows
@@ -148,3 +156,14 @@ def test_a_few_arrivals_are_no_reason_to_ask() -> None:
     keeper = IndexKeeper(join, PAPER, equality=True)
     assert keeper.between_pieces() is None
     assert join.index_names == ("hash", "hash")
+
+
+def test_an_index_that_is_built_for_one_batch_must_pay_within_it() -> None:
+    costs = typical_costs()
+    few, many = (20, 20), (5000, 5000)
+    assert choose_for_batch(costs, (50_000, 50_000), few, equality=True) == ("scan", "scan")
+    assert choose_for_batch(costs, (50_000, 50_000), many, equality=True) == ("hash", "hash")
+    assert choose_for_batch(costs, (50_000, 50_000), few, equality=False) == ("scan", "scan")
+    assert set(choose_for_batch(costs, (50_000, 50_000), many, equality=False)) <= {"b+tree", "t-tree"}
+    # Nobody of a probes, so b's window needs no index.
+    assert choose_for_batch(costs, (50_000, 50_000), (0, 5000), equality=True) == ("hash", "scan")

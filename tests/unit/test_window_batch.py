@@ -19,7 +19,7 @@ import pytest
 from semistream.errors import BudgetExceeded, StateCorrupt
 from semistream.spark.window_batch import WindowBatch
 from semistream.spark.window_options import Options
-from semistream.spark.window_plan import WindowPlan, default_indexes, make_plan
+from semistream.spark.window_plan import WindowPlan, make_plan
 from semistream.spark.window_sequence import BatchRows
 from semistream.window import state as state_module
 from semistream.window.pieces import Arrivals
@@ -117,7 +117,7 @@ def one_try(
     plan: WindowPlan, directory: StateDirectory, batch: int, piece: Piece, found: Joined, partition: int = 0
 ) -> Iterator[tuple[int, int | None]]:
     ties = tuple(side.column("n").to_numpy() for side in piece)
-    joining = WindowBatch(plan, partition, directory.begin(partition, batch), default_indexes)
+    joining = WindowBatch(plan, partition, directory.begin(partition, batch))
     for output in joining.run(
         BatchRows(piece, batch * 1_000_000, (ties[0], ties[1]) if plan.needs_tie_break else None)
     ):

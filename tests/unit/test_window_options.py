@@ -18,7 +18,7 @@ from semistream.errors import (
 )
 from semistream.spark.window_join import window_join
 from semistream.spark.window_options import Options
-from semistream.spark.window_plan import WindowPlan, default_indexes, make_plan
+from semistream.spark.window_plan import WindowPlan, make_plan
 from semistream.spark.window_worker import shared_columns
 from semistream.window.windows import arrivals, rows, seconds
 
@@ -71,6 +71,7 @@ def planned(
         ({**TIMED, "shed": "some"}, InvalidOption, "`shed` has an unknown value"),
         ({**TIMED, "rate": 10}, InvalidOption, 'allowed: shed="sample"'),
         ({**TIMED, "rate": 0, "shed": "sample"}, InvalidOption, "`rate` must be"),
+        ({**TIMED, "seed": -1}, InvalidOption, "`seed` must be a whole number"),
         ({**TIMED, "how": "left", "shed": "sample"}, InvalidOption, "a left join cannot be sampled"),
         ({**TIMED, "per_key": True}, InvalidOption, "for windows that count rows"),
         ({**COUNTED, "per_key": True, "shed": "sample"}, InvalidOption, "are not sampled"),
@@ -119,9 +120,9 @@ def test_the_plan_says_how_many_tasks_join_and_why(given: dict[str, Any], partit
     assert (plan.parallel_keys is not None) == (partitions > 1)
 
 
-def test_equality_gets_hash_tables_and_all_else_gets_something_that_serves_ranges() -> None:
-    assert default_indexes(planned(**TIMED), (0, 0), (1, 1)) == ("hash", "hash")
-    assert "hash" not in default_indexes(planned(condition="a.x < b.y", within=seconds(1)), (0, 0), (1, 1))
+def test_an_index_may_be_asked_for_on_one_side_only() -> None:
+    plan = planned(**TIMED, index=("auto", "t-tree"))
+    assert plan.indexes_or(("hash", "scan")) == ("hash", "t-tree")
 
 
 def test_a_key_that_has_one_name_is_put_out_once() -> None:

@@ -13,7 +13,7 @@ import pytest
 from semistream.errors import InvalidOption, StateCorrupt, StateRefused
 from semistream.window import run_file, state
 from semistream.window.run_file import Counters, Held, Keys, Run, RunName, read_run, write_run
-from semistream.window.state import JOIN, Reach, StateDirectory, state_path
+from semistream.window.state import JOIN, Kept, Reach, StateDirectory, state_path
 from semistream.window.windows import rows, seconds
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
@@ -45,9 +45,9 @@ def add_batch(directory: StateDirectory, batch: int, count: int, retained: int =
     first = before.counters.rows[0]
     after = Counters((first + count, 0), 0)
     before.finish(run_of(first, count, before.counters), after)
-    marks = Keys.joined([run.keys[0] for run in before.runs]).mark
-    alive = directory.reach.alive(0, marks, before.counters)
-    before.merge((alive, np.empty(0, np.bool_)), retained)
+    keys = Keys.joined([run.keys[0] for run in before.runs])
+    alive = np.flatnonzero(directory.reach.alive(0, keys.mark, before.counters))
+    before.merge((Kept(keys.take(alive), alive), Kept(Keys.joined([]), np.empty(0, np.int64))), retained)
 
 
 def held_numbers(directory: StateDirectory, batch: int) -> list[int]:

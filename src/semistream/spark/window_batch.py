@@ -1,17 +1,17 @@
 """One micro-batch of one partition: restore the windows, join, put pairs out, leave what the batch has added.
 
 The windows are built anew from the keys of the runs in every batch, because Spark hands a partition to any worker. That
-costs an insertion for each row in the windows, and lets the indexes be chosen anew each time. Payload is touched for
-rows that found a partner only.
+costs an insertion for each row in the windows, and lets the indexes be chosen anew each time (`window_means`). Payload
+is touched for rows that found a partner only.
 
 **Left joins.** A row of `a` is put out without a partner when it has left its window and no pair with it satisfied the
 whole condition; the index alone cannot know that. So matched rows are noted here, and which rows have left is computed
 from the counters before and after the batch. A partition that gets no rows in a batch puts out in a later one what has
 left meanwhile.
 
-**Memory** of a worker: three eighths of it are for the windows and their indexes, one eighth is for joined rows, which
-are built in pieces of half of that; half is for the keys of the runs, 33 bytes a row, while the windows are restored.
-The rows of the batch itself, as Spark hands them over, are not counted.
+**Memory** of a worker: three eighths of it, or a quarter where rows may be shed, are for the windows and their indexes,
+one eighth is for joined rows, which are built in pieces of half of that; the rest is for the keys of the rows that the
+windows held before (`window_held`). The rows of the batch itself, as Spark hands them over, are not counted.
 """
 
 from __future__ import annotations
@@ -22,26 +22,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.budget import Account, MemoryBudget, format_bytes
+from semistream.budget import MemoryBudget, format_bytes
 from semistream.errors import BalanceBroken, BudgetExceeded
 from semistream.joins.balance import OUR_FAULT
 from semistream.spark.window_counts import WindowCounts
 from semistream.spark.window_held import Matched, Restored, Staying
-from semistream.spark.window_plan import JOIN_PART, OUTPUT_PART, ChooseIndexes, WindowPlan
+from semistream.spark.window_means import means_of
+from semistream.spark.window_plan import OUTPUT_PART, WindowPlan
 from semistream.spark.window_sequence import BatchRows, RowSequence, SideRows, in_sequence
 from semistream.window.expression import is_true
-from semistream.window.join import WindowJoin
+from semistream.window.join import INDEX_NAMES, WindowJoin
 from semistream.window.per_key import PerKeyJoin
 from semistream.window.pieces import Pairs, SideCounts, Snapshot
-from semistream.window.run_file import NO_CLOCK, Counters, Keys, Run
+from semistream.window.run_file import NO_CLOCK, Counters, Run
 from semistream.window.state import PartitionState
-from semistream.window.windows import MICROSECONDS
 
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-RESTORED_ROW_BYTES = 33
-"""Row number, code, mark, place and a flag."""
 
 SAMPLE_TYPE = pa.struct(
     [
@@ -59,27 +56,26 @@ SAMPLE_TYPE = pa.struct(
 class WindowBatch:
     """Joins what a micro-batch brings to a partition."""
 
-    def __init__(
-        self, plan: WindowPlan, partition: int, state: PartitionState | None, choose_indexes: ChooseIndexes
-    ) -> None:
+    def __init__(self, plan: WindowPlan, partition: int, state: PartitionState | None) -> None:
         self._plan = plan
         self._partition = partition
         self._state = state
-        self._choose_indexes = choose_indexes
-        self._budget = MemoryBudget(max(1, int(plan.worker_bytes * JOIN_PART)))
+        self._budget = MemoryBudget(plan.join_bytes)
         output_budget = MemoryBudget(max(1, int(plan.worker_bytes * OUTPUT_PART)))
         self._output = output_budget.account("joined rows")
         keys_budget = MemoryBudget(max(1, plan.worker_bytes - self._budget.limit_bytes - output_budget.limit_bytes))
         self._budgets = self._budget, output_budget, keys_budget
         self._runs = state.runs if state else []
         self._own = state.counters if state else Counters()
-        self._restored = self._restore(keys_budget.account("keys of the runs"))
+        try:
+            self._restored = Restored(
+                plan, partition, self._runs, self._own, keys_budget.account("keys of the windows")
+            )
+        except BudgetExceeded as error:
+            raise self._too_little(
+                f"keys of their rows take more than {format_bytes(keys_budget.limit_bytes)}"
+            ) from error
         self.counts = WindowCounts()
-
-    def _restore(self, account: Account) -> Restored:
-        keys_a, keys_b = (Keys.joined([run.keys[side] for run in self._runs]) for side in (0, 1))
-        account.take(RESTORED_ROW_BYTES * (len(keys_a) + len(keys_b)))
-        return Restored(self._plan, self._runs, (keys_a, keys_b), self._own)
 
     def run(self, rows: BatchRows) -> Iterator[pa.RecordBatch]:
         """Yield joined rows; take `counts` after each piece and once more at the end."""
@@ -93,7 +89,7 @@ class WindowBatch:
             SideRows(
                 self._runs,
                 side,
-                self._restored.keys[side],
+                self._restored.kept[side],
                 sequence.payload[side],
                 before.rows[side],
                 [*wanted[side], *self._plan.condition.residual_columns[side]],
@@ -120,41 +116,37 @@ class WindowBatch:
     def _make_join(self, before: Counters, sequence: RowSequence) -> WindowJoin | PerKeyJoin:
         plan, restored = self._plan, self._restored
         held = restored.held()
-        arrived = tuple(len(keys) for keys in sequence.keys)
-        counts = tuple(SideCounts(rows, 0, 0, 0, 0, 0) for rows in before.rows)
+        counts = [
+            SideCounts(rows, 0, 0, 0, shed, 0) for rows, shed in zip(before.rows, restored.shed_rows, strict=True)
+        ]
         snapshot = Snapshot((counts[0], counts[1]), before.arrivals, before.clock_us, restored.levels, held)
         join: WindowJoin | PerKeyJoin
         if plan.per_key:
             join = PerKeyJoin(*plan.windows, budget=self._budget)
         else:
-            held_rows = len(held[0]), len(held[1])
-            indexes = plan.indexes or self._choose_indexes(plan, held_rows, (arrived[0], arrived[1]))
-            share = self._probe_share(before, sequence)
-            join = plan.make_join(self._budget, indexes, (share, share))
+            means = means_of(plan, restored, sequence, before, self._budget.limit_bytes)
+            join = plan.make_join(self._budget, means.indexes, self._partition, means.probe_shares, means.memory_parts)
+            index_a, index_b = (1 << INDEX_NAMES.index(name) for name in means.indexes)
+            self.counts.index_a, self.counts.index_b = index_a, index_b
         join.restore(snapshot)
         self._check_shedding(join)
         return join
 
-    def _probe_share(self, before: Counters, sequence: RowSequence) -> float:
-        """The share of rows that may probe, so that no more do than the rate allows."""
-        rate, rows = self._plan.probes_per_s, len(sequence.arrivals)
-        if rate is None or rows == 0:
-            return 1.0
-        # A first batch, or one that took no time, is taken for one of a second.
-        passed_us = sequence.after.clock_us - before.clock_us if before.clock_us != NO_CLOCK else 0
-        passed_s = passed_us / MICROSECONDS if passed_us > 0 else 1.0
-        return min(1.0, rate / self._plan.partitions * passed_s / rows)
-
     def _check_shedding(self, join: WindowJoin | PerKeyJoin) -> None:
         if self._plan.shed == "sample" or isinstance(join, PerKeyJoin) or min(join.held_share) == 1.0:
             return
+        raise self._too_little(f"they were full at {join.held_rows[0]} rows of a and {join.held_rows[1]} of b")
+
+    def _too_little(self, found: str) -> BudgetExceeded:
         plan = self._plan
-        raise BudgetExceeded(
+        hint = "give the join more memory or smaller windows"
+        if not plan.per_key and not plan.is_outer:
+            hint += ', or shed="sample" to join a sample and know its weights'
+        return BudgetExceeded(
             "the windows do not fit the memory of a worker",
             given=f"memory of {plan.memory_bytes} bytes, of which {format_bytes(self._budget.limit_bytes)} are for the "
-            f"windows in one of {plan.memory_bytes // max(1, plan.worker_bytes)} workers; they were full at "
-            f"{join.held_rows[0]} rows of a and {join.held_rows[1]} of b",
-            hint='give the join more memory or smaller windows, or shed="sample" to join a sample and know its weights',
+            f"windows in one of {plan.memory_bytes // max(1, plan.worker_bytes)} workers; {found}",
+            hint=hint,
         )
 
     # Output ----------------------------------------------------------------------------------------------------------
@@ -270,8 +262,8 @@ class WindowBatch:
             levels=staying.levels,
         )
         self._state.finish(run, sequence.after)
-        alive = self._restored.alive
-        self._state.merge((alive[0], alive[1]), self._plan.retained_batches)
+        if not self._restored.was_thinned_out:
+            self._state.merge(self._restored.kept, self._plan.retained_batches)
 
     def _count_input(self, sequence: RowSequence) -> None:
         self.counts.rows_in_a, self.counts.rows_in_b = (len(valid) for valid in sequence.valid)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
+from semistream.window.join import INDEX_NAMES
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -34,6 +36,9 @@ class WindowCounts:
     held_rows: int = 0
     """Rows in the windows when the batch was done."""
     bytes_held: int = 0
+    index_a: int = 0
+    """The index of a's window, one bit for each of `INDEX_NAMES`; none where keys have windows of their own."""
+    index_b: int = 0
 
     def as_list(self) -> list[int]:
         """The counts in the order of the fields."""
@@ -44,6 +49,11 @@ POSITIONS = {field.name: position for position, field in enumerate(fields(Window
 """Where each count stands in the list."""
 
 _PEAKS = ("bytes_held",)
+_INDEXES = ("index_a", "index_b")
+
+SEVERAL = "several"
+NO_INDEX = "none"
+"""What is said of indexes where tasks took different ones, and where there was none."""
 
 
 def is_row(counts: Column) -> Column:
@@ -53,6 +63,16 @@ def is_row(counts: Column) -> Column:
     return F.coalesce(counts[POSITIONS["carries_row"]], F.lit(1)) == 1
 
 
+def _index_name(bits: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    used = F.coalesce(F.bit_or(bits), F.lit(0))
+    name = F.when(used == 0, NO_INDEX)
+    for place, index in enumerate(INDEX_NAMES):
+        name = name.when(used == 1 << place, index)
+    return name.otherwise(SEVERAL)
+
+
 def observed(counts: Column, *, parallelism: int, budget_bytes: int, tasks_at_a_time: int) -> list[Column]:
     """The aggregates that turn a column of counts into metrics."""
     from pyspark.sql import functions as F
@@ -60,11 +80,12 @@ def observed(counts: Column, *, parallelism: int, budget_bytes: int, tasks_at_a_
     metrics = [
         F.coalesce(F.sum(counts[position]), F.lit(0)).alias(name)
         for name, position in POSITIONS.items()
-        if name not in ("carries_row", *_PEAKS)
+        if name not in ("carries_row", *_PEAKS, *_INDEXES)
     ]
     # No more than this can be held at a time: what the worker with the most has held, in as many as run at a time.
     peak = F.coalesce(F.max(counts[POSITIONS["bytes_held"]]), F.lit(0)) * tasks_at_a_time
     metrics.append(peak.alias("bytes_held"))
+    metrics += [_index_name(counts[POSITIONS[name]]).alias(name) for name in _INDEXES]
     metrics.append(F.count(F.when(is_row(counts), 1)).alias("rows_out"))
     # Numbers that do not change; an aggregate, because Spark observes nothing else.
     metrics.append(F.coalesce(F.max(F.lit(budget_bytes)), F.lit(budget_bytes)).alias("budget"))

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,6 +33,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    VariantType,
 )
 
 from semistream.budget import parse_bytes
@@ -39,7 +42,7 @@ from semistream.spark import window_worker
 from semistream.spark.environment import ensure_workers_can_import, worker_count
 from semistream.spark.window_counts import is_row, observed
 from semistream.spark.window_options import HIDDEN, Options
-from semistream.spark.window_plan import WindowPlan, default_indexes, make_plan
+from semistream.spark.window_plan import WindowPlan, make_plan
 from semistream.spark.window_worker import WireColumns, empty_output, shared_columns
 from semistream.window.expression import SIDES
 from semistream.window.state import StateDirectory, state_path
@@ -55,9 +58,6 @@ MEMORY = "256MB"
 
 RETAINED_BATCHES = "100"
 """How many batches Spark remembers unless told otherwise."""
-
-choose_indexes = default_indexes
-"""Who chooses the indexes of a batch where that is left to us."""
 
 
 @check_option_names
@@ -109,10 +109,12 @@ def window_join(
         lateness: Seconds that rows of time windows are kept longer for partners that come late.
         memory: Bytes that all Python workers of one executor together may hold, such as `"256MB"`.
         shed: What happens when the windows do not fit the memory: `"error"`, or `"sample"` to keep a random part of
-            them. Then a column `sample` tells the weight of every pair and how it was sampled.
-        rate: With `shed="sample"`, how many rows a second of stream time may look for partners; others, chosen at
-            random, only wait to be found.
-        index: `"auto"`, or the name of an index: scan, hash, b+tree or t-tree; or a pair for `a` and `b`.
+            them. Then a column `sample` tells the weight of every pair and how it was sampled, and `estimate` says
+            what all pairs come to.
+        rate: With `shed="sample"`, how many rows a second of stream time may look for partners, most of them in the
+            larger window; others, chosen at random, only wait to be found.
+        index: `"auto"`, chosen for every batch by what it costs; or the name of an index: scan, hash, b+tree or t-tree;
+            or a pair for `a` and `b`.
         per_key: Give every key count windows of its own. That is another join, and runs in parallel.
         partitions: How many tasks join at a time where rows are shared out by key. State keeps the number.
         prefix_a: Put before the names of the columns of `a`.
@@ -221,7 +223,7 @@ def _joined(frames: tuple[DataFrame, DataFrame], plan: WindowPlan) -> DataFrame:
     output = empty_output(plan)
     result = StructType([StructField(field.name, _spark_type(field.type)) for field in output])
     result = result.add(HIDDEN, ArrayType(LongType()))
-    body = _with_names(window_worker.rows(plan, wire, choose_indexes), result.names)
+    body = _with_names(window_worker.rows(plan, wire), result.names)
     joined = shared_out.mapInArrow(body, result)
     counts = F.col(HIDDEN)
     at_a_time = min(plan.partitions, plan.workers or plan.partitions)
@@ -256,8 +258,7 @@ def _tagged(df: DataFrame, side: int, plan: WindowPlan, wire: WireColumns, types
         for i, (slot, data_type) in enumerate(zip(slots, slot_types, strict=True))
         if data_type is not None
     ]
-    whole_row = [_hashable(_column(field.name), field.dataType) for field in df.schema.fields]
-    tie = F.xxhash64(*whole_row) if plan.needs_tie_break else F.lit(0).cast("long")
+    tie = _row_hash(df) if plan.needs_tie_break else F.lit(0).cast("long")
     return df.select(
         _partition(df, side, plan).alias("partition"),
         F.lit(side).cast("byte").alias("side"),
@@ -271,8 +272,11 @@ def _partition(df: DataFrame, side: int, plan: WindowPlan) -> Column:
     if plan.parallel_keys is None:
         return F.lit(0)
     types = {field.name: field.dataType for field in df.schema.fields}
-    keys = [_comparable(_column(name), types[name]) for name in plan.parallel_keys[side]]
-    return F.pmod(F.xxhash64(*keys), F.lit(plan.partitions)).cast("int")
+    names = plan.parallel_keys[side]
+    key_hash = F.xxhash64(*(_comparable(_column(name), types[name]) for name in names))
+    # Rows without a key meet nobody, so they may go anywhere; all to one place would be too many.
+    has_no_key = reduce(or_, (_column(name).isNull() for name in names))
+    return F.pmod(F.when(has_no_key, _row_hash(df)).otherwise(key_hash), F.lit(plan.partitions)).cast("int")
 
 
 def _comparable(column: Column, data_type: DataType) -> Column:
@@ -286,9 +290,26 @@ def _comparable(column: Column, data_type: DataType) -> Column:
     return column
 
 
+def _row_hash(df: DataFrame) -> Column:
+    """A hash of all columns, the same in every try."""
+    return F.xxhash64(*(_hashable(_column(field.name), field.dataType) for field in df.schema.fields))
+
+
 def _hashable(column: Column, data_type: DataType) -> Column:
-    # Spark does not hash maps.
-    return F.map_entries(column) if isinstance(data_type, MapType) else column
+    """The same value without maps, which Spark does not hash, wherever they are inside."""
+    if isinstance(data_type, VariantType):
+        return column.cast("string")
+    if isinstance(data_type, MapType):
+        entry = StructType([StructField("key", data_type.keyType), StructField("value", data_type.valueType)])
+        return _hashable(F.map_entries(column), ArrayType(entry))
+    if isinstance(data_type, ArrayType):
+        element_type = data_type.elementType
+        return F.transform(column, lambda element: _hashable(element, element_type))
+    if isinstance(data_type, StructType):
+        # Whether it is null counts, too: it is not the same as one whose fields are all null.
+        fields = [_hashable(column.getField(field.name), field.dataType) for field in data_type.fields]
+        return F.struct(column.isNull(), *fields)
+    return column
 
 
 def _with_names(body: Any, names: list[str]) -> Any:

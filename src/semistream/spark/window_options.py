@@ -208,6 +208,10 @@ def _is_number(given: object) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool)
 
 
+def _is_whole_number(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool)
+
+
 def lateness_us_of(options: Options, windows: tuple[Window, Window]) -> int:
     """How much longer rows are kept for late ones, in microseconds."""
     lateness = options.lateness
@@ -236,6 +240,8 @@ def check_per_key(options: Options, condition: Condition, windows: tuple[Window,
 
 def check_sampling(options: Options) -> None:
     """Refuse to sample without consent, or where a sample would be wrong."""
+    if not _is_whole_number(options.seed) or options.seed < 0:
+        raise InvalidOption("`seed` must be a whole number", given=repr(options.seed), allowed="0 or more")
     rate = options.rate
     if rate is not None and (not _is_number(rate) or not rate > 0 or not math.isfinite(rate)):
         raise InvalidOption("`rate` must be a number of probes a second", given=repr(rate), allowed="more than 0")
@@ -253,10 +259,8 @@ def check_sampling(options: Options) -> None:
         )
 
 
-def indexes_of(options: Options, condition: Condition) -> tuple[str, str] | None:
-    """The indexes by name; None where they are chosen while the query runs."""
-    if options.index == AUTO:
-        return None
+def indexes_of(options: Options, condition: Condition) -> tuple[str, str]:
+    """The indexes by name; `AUTO` where one is chosen while the query runs."""
     names = _pair("index", options.index)
     for name in names:
         check_choice("index", name, (AUTO, *INDEX_NAMES))
@@ -264,7 +268,7 @@ def indexes_of(options: Options, condition: Condition) -> tuple[str, str] | None
             raise InvalidOption(
                 "a hash table finds equal keys only",
                 given=f"index={options.index!r} for {condition}",
-                allowed="scan, b+tree or t-tree",
+                allowed="auto, scan, b+tree or t-tree",
             )
     return names
 

@@ -14,15 +14,16 @@ The plan also decides how many tasks join at a time, and says why:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.errors import InvalidOption, check_choice
 from semistream.spark.window_options import (
+    AUTO,
     BY_KEY,
     Options,
     OutputColumn,
@@ -40,7 +41,7 @@ from semistream.spark.window_options import (
     windows_of,
 )
 from semistream.window.condition import Condition, from_columns, from_text
-from semistream.window.join import INDEX_NAMES, WindowJoin
+from semistream.window.join import WindowJoin
 from semistream.window.predicate import Equality
 from semistream.window.state import Reach
 from semistream.window.windows import Window
@@ -49,14 +50,14 @@ Shed = Literal["error", "sample"]
 """What happens when windows do not fit the memory: the query fails, or a sample of their rows is kept."""
 
 OUTPUT_PART = 1 / 8
-JOIN_PART = 3 / 8
-"""Of a worker's memory: for joined rows, and for the windows; what is left is for keys while windows are restored."""
+JOIN_PART = {"error": 3 / 8, "sample": 1 / 4}
+"""Of a worker's memory: for joined rows, and for the windows; what is left is for keys while windows are restored.
+
+A window without an index takes 17 bytes a row at least, and 42 while it is restored where rows are sampled: whatever
+fits the windows of a sample can be restored, so that nothing is shed between two batches."""
 
 FORMAT = 1
 """Number of the layout of state."""
-
-ChooseIndexes = Callable[["WindowPlan", tuple[int, int], tuple[int, int]], tuple[str, str]]
-"""Names an index for each side, given the rows that the windows hold and those that the batch brings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class WindowPlan:
     lateness_us: int
     is_outer: bool
     per_key: bool
-    indexes: tuple[str, str] | None
-    """By name; None where they are chosen while the query runs."""
+    indexes: tuple[str, str]
+    """By name; `AUTO` where one is chosen while the query runs."""
     shed: Shed
     probes_per_s: float | None
     seed: int
@@ -120,6 +121,16 @@ class WindowPlan:
         return self.memory_bytes // (self.workers or os.cpu_count() or 1)
 
     @property
+    def join_bytes(self) -> int:
+        """What the windows and their indexes may take of it."""
+        return max(1, int(self.worker_bytes * JOIN_PART[self.shed]))
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether the index is asked for equal keys; a hash finds no others."""
+        return isinstance(self.condition.predicate, Equality)
+
+    @property
     def identity(self) -> dict[str, object]:
         """What must not change while there is state."""
         return {
@@ -138,8 +149,21 @@ class WindowPlan:
             "seed": self.seed,
         }
 
+    def seed_of(self, partition: int) -> int:
+        """What decides which rows of a partition are shed.
+
+        Rows draw by their numbers, and every partition numbers its own: with one seed for all, rows of the same number
+        would come and go together, and estimates take partitions for independent.
+        """
+        return int(np.random.SeedSequence((self.seed, partition)).generate_state(1)[0])
+
     def make_join(
-        self, budget: MemoryBudget, indexes: tuple[str, str], probe_share: tuple[float, float] = (1.0, 1.0)
+        self,
+        budget: MemoryBudget,
+        indexes: tuple[str, str],
+        partition: int = 0,
+        probe_share: tuple[float, float] = (1.0, 1.0),
+        memory_parts: tuple[float, float] = (0.5, 0.5),
     ) -> WindowJoin:
         """An empty join."""
         return WindowJoin(
@@ -148,16 +172,15 @@ class WindowPlan:
             index_a=indexes[0],
             index_b=indexes[1],
             lateness_us=self.lateness_us,
-            seed=self.seed,
+            seed=self.seed_of(partition),
             probe_share=probe_share,
+            allocation=memory_parts,
         )
 
-
-def default_indexes(plan: WindowPlan, held_rows: tuple[int, int], new_rows: tuple[int, int]) -> tuple[str, str]:
-    """Hash tables for equality, trees for everything else."""
-    is_equality = isinstance(plan.condition.predicate, Equality)
-    name = next(name for name in ("hash" if is_equality else "b+tree", "t-tree", "scan") if name in INDEX_NAMES)
-    return name, name
+    def indexes_or(self, chosen: tuple[str, str]) -> tuple[str, str]:
+        """The indexes that were asked for, and where none was, the chosen ones."""
+        a, b = (mine if theirs == AUTO else theirs for mine, theirs in zip(chosen, self.indexes, strict=True))
+        return a, b
 
 
 def _described(schema: pa.Schema) -> str:
@@ -216,5 +239,5 @@ def make_plan(
         retained_batches=retained_batches,
     )
     # Refuses a budget that is too small for the least there must be.
-    plan.make_join(MemoryBudget(max(1, int(plan.worker_bytes * JOIN_PART))), plan.indexes or ("hash", "hash"))
+    plan.make_join(MemoryBudget(plan.join_bytes), plan.indexes_or(("hash", "hash")))
     return plan

@@ -24,7 +24,7 @@ from semistream.structures.columns import Layout, layout_of, row_bytes
 from semistream.structures.window_state import BY_ARRIVAL, BY_ROW
 from semistream.window.pieces import Arrivals
 from semistream.window.run_file import NO_CLOCK, Counters, Keys, Run
-from semistream.window.state import by_batch, gathered
+from semistream.window.state import Kept, by_batch, gathered
 
 Int64s = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -83,7 +83,12 @@ def in_sequence(plan: WindowPlan, rows: BatchRows, before: Counters) -> RowSeque
         by_arrival = kind == BY_ARRIVAL or plan.per_key
         mark = before.arrivals + own if by_arrival else row if kind == BY_ROW else time_us[own]
         keys.append(Keys(row, all_codes[own], mark))
-    clock_us = max(before.clock_us, int(time_us.max())) if len(time_us) and plan.has_clock else before.clock_us
+    clock_us = before.clock_us
+    if len(time_us) and plan.has_clock:
+        clock_us = max(clock_us, int(time_us.max()))
+    elif len(time_us) and plan.probes_per_s is not None:
+        # Windows that count rows need no clock, but what a second is has to be known.
+        clock_us = max(clock_us, rows.accepted_us)
     after = Counters((before.rows[0] + lengths[0], before.rows[1] + lengths[1]), clock_us)
     valid_a, valid_b = (all_valid[side == number] for number in (0, 1))
     return RowSequence(arrivals, (payload[0], payload[1]), (keys[0], keys[1]), (valid_a, valid_b), after)
@@ -149,11 +154,11 @@ class SideRows:
     """The payload of one side: rows of runs, as far as they are in reach, and those of the batch behind them."""
 
     def __init__(
-        self, runs: Sequence[Run], side: int, keys: Keys, batch: pa.RecordBatch, first_row: int, wanted: Sequence[str]
+        self, runs: Sequence[Run], side: int, kept: Kept, batch: pa.RecordBatch, first_row: int, wanted: Sequence[str]
     ) -> None:
         self._batches = [*(piece for run in runs for piece in run.payload[side]), batch]
         self._starts = np.cumsum([0, *(piece.num_rows for piece in self._batches)])[:-1]
-        self._rows = keys.row
+        self._kept = kept
         self._first_row = first_row
         self._wanted = [name for name in batch.schema.names if name in set(wanted)]
         self._schema = batch.schema
@@ -162,13 +167,12 @@ class SideRows:
 
     def places(self, rows: Int64s) -> Int64s:
         """Where rows stand, by their numbers."""
-        is_new = rows >= self._first_row
-        count = len(self._rows)
-        if count and self._rows[-1] - self._rows[0] + 1 == count:
-            old = rows - self._rows[0]
-        else:
-            old = np.searchsorted(self._rows, rows)
-        places: Int64s = np.where(is_new, count + rows - self._first_row, old)
+        places: Int64s = self._starts[-1] + rows - self._first_row
+        is_old = np.flatnonzero(rows < self._first_row)
+        if len(is_old):
+            old, known = rows[is_old], self._kept.keys.row
+            is_gapless = known[-1] - known[0] + 1 == len(known)
+            places[is_old] = self._kept.places[old - known[0] if is_gapless else np.searchsorted(known, old)]
         return places
 
     def columns(self, places: Int64s, names: Sequence[str]) -> list[pa.Array]:

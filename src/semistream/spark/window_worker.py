@@ -18,7 +18,7 @@ from pyspark import TaskContext
 
 from semistream.spark.counts import counts_column
 from semistream.spark.window_batch import SAMPLE_TYPE, WindowBatch
-from semistream.spark.window_plan import ChooseIndexes, WindowPlan
+from semistream.spark.window_plan import WindowPlan
 from semistream.spark.window_sequence import BatchRows
 from semistream.window.state import PartitionState, StateDirectory, state_path
 
@@ -58,9 +58,7 @@ def shared_columns(types_a: list[str], types_b: list[str]) -> WireColumns:
     return WireColumns((slots[0], slots[1]))
 
 
-def rows(
-    plan: WindowPlan, wire: WireColumns, choose_indexes: ChooseIndexes
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def rows(plan: WindowPlan, wire: WireColumns) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The body of `mapInArrow` behind `window_join`: rows of both streams in, joined rows out."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,15 +71,13 @@ def rows(
         for partition in np.flatnonzero(np.bincount(numbers)).tolist():
             own = numbers == partition
             mine = received if own.all() else received.filter(pa.array(own))
-            yield from _join(plan, partition, _batch_rows(plan, wire, mine), choose_indexes)
+            yield from _join(plan, partition, _batch_rows(plan, wire, mine))
 
     return run
 
 
-def _join(
-    plan: WindowPlan, partition: int, batch: BatchRows, choose_indexes: ChooseIndexes
-) -> Iterator[pa.RecordBatch]:
-    joining = WindowBatch(plan, partition, _state(plan, partition), choose_indexes)
+def _join(plan: WindowPlan, partition: int, batch: BatchRows) -> Iterator[pa.RecordBatch]:
+    joining = WindowBatch(plan, partition, _state(plan, partition))
     schema: pa.Schema | None = None
     for joined in joining.run(batch):
         schema = joined.schema

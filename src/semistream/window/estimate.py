@@ -184,6 +184,22 @@ class PairTally:
         self._probing = {True: _RowMoments(), False: _RowMoments()}
         self._held = {True: _RowMoments(), False: _RowMoments()}
 
+    @classmethod
+    def of_sums(cls, pairs: int, count: float, total: float, moments: Floats, squares: Matrix) -> PairTally:
+        """A tally of pairs that were added up elsewhere.
+
+        Args:
+            pairs: Pairs that were found.
+            count: Sum of their weights.
+            total: Sum of their weights times values.
+            moments: (count, count with sum, sum) of what all rows add to the variance, less what pairs count twice.
+            squares: Products of these moments with each other, summed up over rows.
+        """
+        tally = cls()
+        tally.pairs, tally._count, tally._sum = pairs, count, total
+        tally._merged, tally._merged_squares = moments, squares
+        return tally
+
     @property
     def open_rows(self) -> int:
         """Rows for which something is held, because they may get further pairs."""

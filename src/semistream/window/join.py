@@ -46,6 +46,7 @@ from semistream.structures.window_state import (
     SIDE_WORDS,
     STAGE,
     WRITTEN,
+    Bytes,
     Int64s,
 )
 from semistream.window.b_plus_tree import BPlusTreeIndex
@@ -244,9 +245,18 @@ class WindowJoin:
             counts=self.counts,
             arrived=int(self._state[ARRIVED]),
             clock_us=int(self._state[CLOCK]),
-            levels=(self._sides[0].level, self._sides[1].level),
+            levels=self.levels,
             held=(self._sides[0].held(), self._sides[1].held()),
         )
+
+    def sample(self) -> tuple[tuple[Int64s, Bytes], tuple[Int64s, Bytes]]:
+        """The numbers of the rows that A and B hold, and the level each is held with."""
+        return self._sides[0].sample(), self._sides[1].sample()
+
+    @property
+    def levels(self) -> tuple[int, int]:
+        """Levels of the shares with which new rows of A and of B are held."""
+        return self._sides[0].level, self._sides[1].level
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on where another join stood; what does not fit into the memory of this one is shed."""

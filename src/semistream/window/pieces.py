@@ -6,6 +6,7 @@ one sequence, rows with null keys included.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +96,12 @@ class HeldRows:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def pieces(self, rows_max: int) -> Iterator[HeldRows]:
+        """The same rows, so many at a time; nothing is copied."""
+        for begin in range(0, len(self), rows_max):
+            own = slice(begin, begin + rows_max)
+            yield HeldRows(self.code[own], self.row[own], self.mark[own], self.tag[own])
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ GROWTH_MIN = 1.25
 KEPT_WHEN_SHEDDING = 0.9
 """A thinned ring is filled to this part at most, for the same reason."""
 
+FILLED_ROWS = 4096
+"""Rows are thinned out so many at a time on their way in, so that no second copy of them all exists."""
+
 
 class Room:
     """The two sides of a window join and the memory they share."""
@@ -107,16 +110,20 @@ class Room:
         """Hold these rows and no others; what does not fit is shed."""
         side = self.sides[number]
         side.clear()
-        rows_max = side.rows_possible
-        if len(rows) > rows_max:
+        count, rows_max = len(rows), side.rows_possible
+        if count > rows_max:
             self._check_shedding(side)
-        while len(rows) > rows_max:
+        while count > rows_max:
             set_level(self.memory.state, side.side, side.level + 1)
-            before, rows = len(rows), side.chosen(rows)
-            self.memory.state[side.side + ROWS_SHED] += before - len(rows)
-        if len(rows) > side.capacity:
-            side.lay_out(len(rows))
-        side.insert(rows)
+            count = sum(len(side.chosen(piece)) for piece in rows.pieces(FILLED_ROWS))
+        if count > side.capacity:
+            side.lay_out(count)
+        if count == len(rows):
+            side.insert(rows)
+            return
+        self.memory.state[side.side + ROWS_SHED] += len(rows) - count
+        for piece in rows.pieces(FILLED_ROWS):
+            side.insert(side.chosen(piece))
 
     def raise_shares(self) -> None:
         """Hold more of the new rows again where the whole window would fit."""
@@ -131,9 +138,11 @@ class Room:
 
     def _take_the_least(self) -> None:
         for number, side in enumerate(self.sides):
-            # The second side finds what the first has left; before, each has no more than its half.
-            rows = min(ROWS_AT_FIRST, side.rows_within(self._shareable_bytes / 2))
+            # The second side finds what the first has left; before, each has no more than its part.
             least = min(ROWS_MIN, side.window.rows_max or ROWS_MIN)
+            rows = min(ROWS_AT_FIRST, side.rows_within(self.parts[number] * self._shareable_bytes))
+            # A part may be less than the least there must be, as long as half of the memory is not.
+            rows = max(rows, min(least, side.rows_within(self._shareable_bytes / 2)))
             if rows < least:
                 raise BudgetExceeded(
                     f"the memory is too small for the window of {'AB'[number]}",

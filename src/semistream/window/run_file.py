@@ -19,7 +19,7 @@ written: rows of each side and the clock.
 Checksums are those of zlib. Keys are read whole and checked each time; payload is checked once by each process, for
 then only the rows that found a partner are looked at.
 
-Memory: keys are copied to arrays, 24 bytes a row; payload stays in the map.
+Memory: none to speak of; keys and payload stay in the map, and who wants to keep or change them makes a copy.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class Keys:
     def __len__(self) -> int:
         return len(self.row)
 
-    def take(self, places: npt.NDArray[Any]) -> Keys:
-        """Some of the rows, by place or by flag."""
+    def take(self, places: npt.NDArray[Any] | slice) -> Keys:
+        """Some of the rows, by place or by flag, or a stretch of them, which is not copied."""
         return Keys(*(getattr(self, name)[places] for name in _KEY_COLUMNS))
 
     @staticmethod
@@ -311,9 +311,8 @@ def _section(
 def _run_of(table: dict[str, Any], sections: dict[str, tuple[pa.Schema, tuple[pa.RecordBatch, ...]]]) -> Run:
     def column(section: str, name: str) -> npt.NDArray[Any]:
         schema, batches = sections[section]
-        arrays = [batch.column(name).to_numpy() for batch in batches]
-        # A copy: what is mapped may be unaligned and cannot be written to, which compiled kernels refuse.
-        return np.concatenate(arrays) if arrays else np.empty(0, schema.field(name).type.to_pandas_dtype())
+        assert len(batches) <= 1, f"{section} is written in one piece"
+        return batches[0].column(name).to_numpy() if batches else np.empty(0, schema.field(name).type.to_pandas_dtype())
 
     keys_a, keys_b = (Keys(*(column(f"{side}.keys", name) for name in _KEY_COLUMNS)) for side in SIDES)
     held = None

@@ -18,8 +18,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from semistream.structures.window_state import HOLD_BELOW, HOLD_KEY, LEVEL, PROBE_ALL, PROBE_BELOW, PROBE_KEY, Int64s
-from semistream.window.pieces import Floats
+from semistream.structures.window_side import choose_rows
+from semistream.structures.window_state import (
+    HOLD_BELOW,
+    HOLD_KEY,
+    LEVEL,
+    PROBE_ALL,
+    PROBE_BELOW,
+    PROBE_KEY,
+    SIDE_WORDS,
+    STATE_WORDS,
+    Int64s,
+)
+from semistream.window.pieces import Flags, Floats
 
 SHARE_STEP = 0.8
 """Each level holds this part of the one before: few rebuilds while the share falls, and memory that is used to 80 %."""
@@ -65,6 +76,16 @@ def level_fitting(held_levels: Int64s, rows_fitting: int) -> int:
     window_rows = float((held_levels / SHARES[: len(held_levels)]).sum())
     fits = window_rows * SHARES <= FITS_BELOW * rows_fitting
     return int(np.argmax(fits)) if fits.any() else LEVEL_MAX
+
+
+def held_at(level: int, rows: Int64s, *, number: int, seed: int) -> Flags:
+    """Which rows of a side (0 for A, 1 for B) a join with this seed holds at a level."""
+    side, state = number * SIDE_WORDS, np.zeros(STATE_WORDS, np.int64)
+    set_keys(state, side, seed)
+    set_level(state, side, level)
+    is_held = np.empty(len(rows), np.bool_)
+    choose_rows(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.uint8), state, side, rows, is_held)
+    return is_held
 
 
 def _bound_of(share: float) -> int:

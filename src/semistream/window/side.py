@@ -261,6 +261,10 @@ class WindowSide:
             tag=self._by_age(self.tags),
         )
 
+    def sample(self) -> tuple[Int64s, Bytes]:
+        """Return the numbers of all rows, oldest first, and their tags; copies."""
+        return self._by_age(self.rows), self._by_age(self.tags)
+
     def slots(self, begin: int, end: int) -> Int64s:
         """Return the slots of rows by age, the oldest being 0."""
         slots: Int64s = (int(self.memory.state[self.side + HEAD]) + np.arange(begin, end)) % self.capacity

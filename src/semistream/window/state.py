@@ -262,6 +262,18 @@ def _chain(names: Sequence[RunName], before_batch: int) -> list[RunName]:
     return chain[::-1]
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Rows of a side that are still in reach, of all rows of some runs."""
+
+    keys: Keys
+    places: Int64s
+    """Which they are among all, thought one run behind the other."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
 class PartitionState:
     """What the batches before one have left in a partition."""
 
@@ -301,14 +313,11 @@ class PartitionState:
         name = RunName(self._partition, self._batch, self._batch, 0, run.kept, after)
         self._directory.finish(name, run, self._tried)
 
-    def merge(self, alive: tuple[Flags, Flags], retained_batches: int) -> None:
-        """Merge runs if there are many, keeping the rows that are alive, and remove what nobody needs any more.
-
-        `alive` are flags of all rows of `runs`, side by side, in order.
-        """
+    def merge(self, kept: tuple[Kept, Kept], retained_batches: int) -> None:
+        """Merge `runs` if there are many, with the rows that are kept, and remove what nobody needs any more."""
         count, level = self._due()
         if count:
-            self._write_merged(count, level, alive)
+            self._write_merged(count, level, kept)
         self._directory.remove_old(self._partition, self._batch - retained_batches)
 
     def _due(self) -> tuple[int, int]:
@@ -323,36 +332,36 @@ class PartitionState:
             level += 1
         return count, level
 
-    def _write_merged(self, count: int, level: int, alive: tuple[Flags, Flags]) -> None:
+    def _write_merged(self, count: int, level: int, kept: tuple[Kept, Kept]) -> None:
         runs, names = self.runs[-count:], self._names[-count:]
-        flags = []
+        keys, places = [], []
         for side in (0, 1):
-            length = sum(len(run.keys[side]) for run in runs)
-            flags.append(alive[side][len(alive[side]) - length :])
-        keys_a, keys_b = (Keys.joined([run.keys[side] for run in runs]).take(flags[side]) for side in (0, 1))
-        # A run may tell of partners that were found for rows of older runs, which are not merged now.
-        rows_alive = Keys.joined([run.keys[0] for run in self.runs]).row[alive[0]]
+            # Where the first row of the first run that is merged stands.
+            first = sum(len(run.keys[side]) for run in self.runs[:-count])
+            own = slice(int(np.searchsorted(kept[side].places, first)), None)
+            keys.append(kept[side].keys.take(own))
+            places.append(kept[side].places[own] - first)
         matched = np.concatenate([run.matched for run in runs])
         merged = Run(
-            keys=(keys_a, keys_b),
+            keys=(keys[0], keys[1]),
             payload=((), ()),
             schemas=runs[0].schemas,
             before=runs[0].before,
-            matched=np.intersect1d(matched, rows_alive),
+            # A run may tell of partners that were found for rows of older runs, which are not merged now.
+            matched=np.intersect1d(matched, kept[0].keys.row),
             held=runs[-1].held,
             levels=runs[-1].levels,
         )
         name = RunName(self._partition, names[0].first_batch, names[-1].last_batch, level, merged.kept, names[-1].after)
-        payload = _merged_payload(runs, 0, flags[0]), _merged_payload(runs, 1, flags[1])
+        payload = _merged_payload(runs, 0, places[0]), _merged_payload(runs, 1, places[1])
         write_run(self._directory.path, name, merged, payload)
 
 
-def _merged_payload(runs: Sequence[Run], side: int, alive: Flags) -> Iterator[pa.RecordBatch]:
-    """The payload of rows that are alive, in pieces of a good size."""
+def _merged_payload(runs: Sequence[Run], side: int, places: Int64s) -> Iterator[pa.RecordBatch]:
+    """The payload of some rows of runs, in pieces of a good size."""
     schema = runs[0].schemas[side]
     batches = [batch for run in runs for batch in run.payload[side]]
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
-    places = np.flatnonzero(alive)
     for begin in range(0, len(places), MERGED_BATCH_ROWS):
         columns = gathered(batches, starts, places[begin : begin + MERGED_BATCH_ROWS], schema)
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
