@@ -13,6 +13,8 @@ from semistream.window.pieces import Arrivals
 from semistream.window.windows import Window, arrivals, rows, seconds
 from tests.support.processes import run_script
 
+pytestmark = pytest.mark.long
+
 GROWTH_SCRIPT = Path(__file__).parent / "window_growth.py"
 
 

@@ -505,7 +505,7 @@ def test_the_first_damaged_range_is_found() -> None:
 # The benchmark
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_benchmark_beside_duckdb_runs_and_all_contenders_agree() -> None:
     root = Path(__file__).parents[2]
     command = [sys.executable, "benchmarks/lookup_beside_duckdb.py", "--rows", "5k", "--keys", "500", "--rounds", "1"]
