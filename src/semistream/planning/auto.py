@@ -2,8 +2,8 @@
 
 It is `choose` with little to go by and little time. Neither rate nor skew nor device are known before a query runs, so
 a skew of `ZIPF_EXPONENT`, a stream as fast as the join, and the prices of a usual machine with an NVMe disk are
-assumed. The relation's data are not read, and the answer comes in some milliseconds, because every start of a query
-pays for it:
+assumed. The relation's data are not read, and the answer comes in some hundredths of a second, because every start
+of a query pays for it:
 
 - One algorithm of a kind is asked (`ASKED`). HYBRIDJOIN is SSCJ without a cache; CACHEJOIN and MOIJ differ from SSCJ,
   and R-MESHJOIN from MESHJOIN, by less than the assumptions do; SSBJ is a sweep of adaptive's in which half as many
@@ -46,7 +46,7 @@ MICRO_BATCH_ROWS = 1000
 handful of rows is not."""
 
 KEYS_MAX = 1 << 14
-"""Enough for the shape of a skewed stream, few enough for some milliseconds."""
+"""Enough for the shape of a skewed stream, few enough for a few hundredths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
