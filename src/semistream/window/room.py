@@ -12,7 +12,7 @@ from semistream.errors import BudgetExceeded
 from semistream.structures.window_state import ROWS, ROWS_SHED, SIDE_A, SIDE_B, WindowMemory
 from semistream.window.pieces import HeldRows
 from semistream.window.shedding import SEEN_BEFORE_RISING, level_fitting, set_level
-from semistream.window.side import WindowSide, layout_of
+from semistream.window.side import WindowSide, layout_of, side_bytes
 from semistream.window.side_index import SideIndex
 from semistream.window.windows import Window
 
@@ -137,13 +137,16 @@ class Room:
                     set_level(self.memory.state, side.side, level)
 
     def _take_the_least(self) -> None:
+        least = [min(ROWS_MIN, side.window.rows_max or ROWS_MIN) for side in self.sides]
         for number, side in enumerate(self.sides):
-            # The second side finds what the first has left; before, each has no more than its part.
-            least = min(ROWS_MIN, side.window.rows_max or ROWS_MIN)
-            rows = min(ROWS_AT_FIRST, side.rows_within(self.parts[number] * self._shareable_bytes))
+            other = self.sides[1 - number]
+            # Each has its part at first, but the other keeps what it has, and is left the least it can do with.
+            others_bytes = max(other.held_bytes, side_bytes(other.window, other.index, least[1 - number]))
+            part_bytes = min(self.parts[number] * self._shareable_bytes, self._shareable_bytes - others_bytes)
+            rows = min(ROWS_AT_FIRST, side.rows_within(part_bytes))
             # A part may be less than the least there must be, as long as half of the memory is not.
-            rows = max(rows, min(least, side.rows_within(self._shareable_bytes / 2)))
-            if rows < least:
+            rows = max(rows, min(least[number], side.rows_within(self._shareable_bytes / 2)))
+            if rows < least[number]:
                 raise BudgetExceeded(
                     f"the memory is too small for the window of {'AB'[number]}",
                     given=f"{format_bytes(self._shareable_bytes)} for both windows",
