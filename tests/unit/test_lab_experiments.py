@@ -22,7 +22,7 @@ from semistream.lab.report import page
 from semistream.lab.run import Result, run
 from semistream.lab.sources import distinct_keys, relation_of, stream_codes
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 IDS = [
