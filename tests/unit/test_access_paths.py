@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.clock import Clock, VirtualClock
-from semistream.joins.access_paths import TRIAL_SHARE, AccessPaths
+from semistream.joins.access_paths import TRIAL_READS, TRIAL_SHARE, AccessPaths
 from semistream.joins.matching import codes_of
 from semistream.relations.base import Codes
 from semistream.relations.memory import MemoryRelation
@@ -128,6 +128,19 @@ def test_absent_codes_in_a_gap_between_pages_do_not_bring_a_page_twice() -> None
     batches = list(paths.read(codes))
     assert paths.last_path == "pages"
     assert [batch.column(0).to_pylist() for batch in batches] == [[0], [10]]
+
+
+@pytest.mark.parametrize("losing", ["pages", "scan"])
+def test_a_path_that_loses_costs_a_few_reads_however_large_the_relation_is(losing: str) -> None:
+    clock = VirtualClock()
+    prices = {"keys": 1.0, "pages": 1e9, "scan": 1e9} | {losing: 100.0}
+    relation = PricedRelation(relation_of(20_000, page_rows=8), clock, **prices)
+    paths = AccessPaths(relation, UNLIMITED, clock)
+    codes = random_keys(np.random.default_rng(7), 20_000, 8_000)
+    for _ in range(4):
+        found = np.concatenate([codes_of(batch) for batch in paths.read(codes)])
+        assert np.array_equal(np.unique(found[np.isin(found, codes)]), codes)
+    assert 0 < relation.spent_s[losing] <= TRIAL_READS * prices[losing]
 
 
 def test_an_empty_relation_has_no_rows_on_any_path() -> None:

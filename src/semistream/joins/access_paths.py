@@ -4,10 +4,10 @@ A relation can be asked for a batch of keys, for the page of each key, or for ev
 the store, on the device and on how many keys are missing at once, so nothing is assumed: each path is a number of
 *reads* for the keys at hand times the seconds one of its reads has taken so far.
 
-A path without a price is tried once, but only if it could win: a page, which holds at least the rows of one key, is
-not read faster than a key, and no store delivers bytes faster than memory does. Prices change (a page cache warms up, a
-disk gets busy), so a path that lost is tried again when that would cost no more than a hundredth of what was spent
-since.
+A path without a price is tried, but only if it could win: a page, which holds at least the rows of one key, is
+not read faster than a key, and no store delivers bytes faster than memory does. A few reads are enough to learn its
+price; the rest of the keys goes the best way that is known. Prices change (a page cache warms up, a disk gets busy), so
+a path that lost is tried again when that would cost no more than a hundredth of what was spent since.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ LEARNING_RATE = 0.2
 
 COLD_READS = 1
 """Reads of a path whose price says nothing about the next."""
+
+TRIAL_READS = 16
+"""Reads of a path that is tried. More would make its price surer, and a path that loses, dearer: all pages of a large
+relation take seconds."""
 
 TRIAL_SHARE = 0.01
 """What may be spent on trying paths that lost, as a share of all that is spent on reading."""
@@ -116,6 +120,7 @@ class AccessPaths:
                 self._paths.append(_ByPages(relation))
             if isinstance(relation, CyclicScan):
                 self._paths.append(_ByScan(relation))
+        self._is_partitioned = relation.info.partition_count > 1
         self._read_s: dict[str, float] = {}
         self._times_read: dict[str, int] = {}
         self._spent_s = 0.0
@@ -125,9 +130,12 @@ class AccessPaths:
 
     def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
         """Yield batches, ascending by code, with all rows of these sorted, distinct codes, and perhaps others."""
-        path = self._choose(len(codes))
-        self.last_path = path.name
-        return self._measured(path, codes)
+        best = self._best(len(codes))
+        path = self._worth_trying(best, len(codes))
+        self.last_path = (path or best).name
+        if path is None or not self._can_be_cut(best):
+            return self._measured(path or best, codes)
+        return self._tried(path, best, codes)
 
     def expected_s(self, key_count: int) -> float:
         """Seconds of reading this many random keys along the path that is cheapest now; 0 when nothing is known yet."""
@@ -140,31 +148,65 @@ class AccessPaths:
         priced = [path for path in self._paths if path.name in self._read_s]
         return {path.name: path.reads_for(key_count) * self._read_s[path.name] for path in priced}
 
-    def _choose(self, key_count: int) -> _Path:
+    def _best(self, key_count: int) -> _Path:
         by_keys = self._paths[0]
         if self._times_read.get(by_keys.name, 0) <= COLD_READS:
             return by_keys
         cost_s = self._costs_s(key_count)
-        best = min((path for path in self._paths if path.name in cost_s), key=lambda path: cost_s[path.name])
+        return min((path for path in self._paths if path.name in cost_s), key=lambda path: cost_s[path.name])
+
+    def _worth_trying(self, best: _Path, key_count: int) -> _Path | None:
+        """A path whose price is not known, or old; None if there is none that could be better than the best."""
+        if self._times_read.get(self._paths[0].name, 0) <= COLD_READS:
+            return None
+        cost_s = self._costs_s(key_count)
         for path in self._paths:
+            reads = path.reads_for(key_count)
             if path.name not in cost_s:
-                reads = path.reads_for(key_count)
                 if reads < key_count and reads * path.read_bytes / BYTES_PER_S_MAX < cost_s[best.name]:
                     return path
-            elif path is not best and self._trials_s + cost_s[path.name] < TRIAL_SHARE * self._spent_s:
-                self._trials_s += cost_s[path.name]
-                return path
-        return best
+            elif path is not best:
+                trial_s = cost_s[path.name]
+                if self._can_be_cut(best):
+                    trial_s *= min(1.0, TRIAL_READS / reads)
+                if self._trials_s + trial_s < TRIAL_SHARE * self._spent_s:
+                    self._trials_s += trial_s
+                    return path
+        return None
 
     def _measured(self, path: _Path, codes: Numbers) -> Iterator[pa.RecordBatch]:
         # What is done with the batches counts, too: many small ones are more work than a large one.
         begun_s = self._clock.now_s()
         yield from path.read(codes)
-        spent_s = self._clock.now_s() - begun_s
-        self._spent_s += spent_s
-        self._learn(path, spent_s / max(1.0, path.reads_for(len(codes))))
+        self._learn(path, self._clock.now_s() - begun_s, path.reads_for(len(codes)))
 
-    def _learn(self, path: _Path, price_s: float) -> None:
+    def _can_be_cut(self, best: _Path) -> bool:
+        """Whether a trial can end before the last key.
+
+        Those behind it must then be read by key: pages would bring rows once more that were there already. And pages of
+        a partitioned relation ascend within a partition only, so that there is no telling which keys are behind.
+        """
+        return best is self._paths[0] and not self._is_partitioned
+
+    def _tried(self, path: _Path, best: _Path, codes: Numbers) -> Iterator[pa.RecordBatch]:
+        """Read the first codes along a path, and the others along the best."""
+        begun_s, reads, done = self._clock.now_s(), 0, 0
+        for batch in path.read(codes):
+            yield batch
+            reads += 1
+            if batch.num_rows:
+                done = int(np.searchsorted(codes, codes_of(batch)[-1], side="right"))
+            if reads == TRIAL_READS:
+                break
+        else:
+            done = len(codes)
+        self._learn(path, self._clock.now_s() - begun_s, reads)
+        if done < len(codes):
+            yield from self._measured(best, codes[done:])
+
+    def _learn(self, path: _Path, spent_s: float, reads: float) -> None:
+        self._spent_s += spent_s
+        price_s = spent_s / max(1.0, reads)
         times = self._times_read[path.name] = self._times_read.get(path.name, 0) + 1
         # The first read of a path finds cold caches and unread checksums; its price is replaced, not averaged.
         rate = LEARNING_RATE if times > COLD_READS + 1 else 1.0
