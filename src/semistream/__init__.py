@@ -25,16 +25,31 @@ from semistream.errors import check_option_names
 if TYPE_CHECKING:
     from semistream.relations.building.build import BuildProgress, BuildReport
     from semistream.relations.handle import RelationHandle
-    from semistream.spark.enrich import enrich, lookup
+    from semistream.spark.configure import configure
+    from semistream.spark.enrich import enrich, explain, lookup
     from semistream.spark.window_estimate import estimate
     from semistream.spark.window_join import window_join
     from semistream.window.windows import arrivals, rows, seconds
 
 __version__ = version("semistream")
-__all__ = ["arrivals", "build_relation", "enrich", "estimate", "lookup", "relation", "rows", "seconds", "window_join"]
+__all__ = [
+    "arrivals",
+    "build_relation",
+    "configure",
+    "enrich",
+    "estimate",
+    "explain",
+    "lookup",
+    "relation",
+    "rows",
+    "seconds",
+    "window_join",
+]
 
 _ELSEWHERE = {
+    "configure": "semistream.spark.configure",
     "enrich": "semistream.spark.enrich",
+    "explain": "semistream.spark.enrich",
     "lookup": "semistream.spark.enrich",
     "window_join": "semistream.spark.window_join",
     "estimate": "semistream.spark.window_estimate",

@@ -19,7 +19,8 @@ from semistream.planning.capacities import Room
 from semistream.relations.base import Relation
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import Lookup, RelationHandle, open_handle
-from semistream.spark.plan import EnrichPlan, check_arguments, make_plan, metric_names
+from semistream.spark.plan import EnrichPlan, Shuffle, in_words, make_plan, metric_names
+from semistream.spark.plan_checks import check_arguments
 
 Publish = Callable[..., RelationHandle]
 
@@ -48,6 +49,8 @@ def planned(*lookups: Lookup, stream: pa.Schema = SALES, **changed: Any) -> Enri
         "algorithm": "auto",
         "on_miss": "null",
         "defaults": None,
+        "tasks": 2,
+        "shuffle": "auto",
     }
     return make_plan(stream, lookups, **{**options, **changed})
 
@@ -66,22 +69,44 @@ def test_one_relation_whose_keys_repeat_sends_whole_rows(products: RelationHandl
     offers = publish(pa.table({"id": [1, 1], "shop": ["a", "b"]}), name="offers")
     plan = planned(products.on(), offers.on())
     assert plan.way == "rows"
-    assert plan.reason.startswith(
-        "keys of 'offers' repeat, so a row can have several partners; for 'products' adaptive"
-    )
+    assert plan.reasons[0] == "keys of 'offers' repeat, so a row can have several partners"
+    assert plan.reasons[2].startswith("for 'products' adaptive")
 
 
 @pytest.mark.parametrize("changed", [{"memory_bytes": 1 << 20}, {"batch_rows": 10**7}, {"batch_rows": 0}])
 def test_a_batch_that_may_not_fit_sends_whole_rows(products: RelationHandle, changed: dict[str, int]) -> None:
     plan = planned(products.on(), **changed)
     assert plan.way == "rows"
-    assert "the answer to an Arrow batch" in plan.reason
+    assert "the answer to an Arrow batch" in "; ".join(plan.reasons)
 
 
 def test_one_long_row_decides(publish: Publish) -> None:
     lengths = [10] * 99 + [100_000]
     plan = planned(publish(pa.table({"id": range(100), "text": ["x" * n for n in lengths]})).on())
     assert plan.way == "rows"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Shuffles
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_not_shared_out_where_that_does_not_pay(products: RelationHandle) -> None:
+    plan = planned(products.on())
+    assert plan.shuffle is None
+    assert "a shuffle does not pay: all of 'products' can be remembered" in in_words(plan)
+
+
+def test_rows_are_shared_out_by_the_key_of_the_largest_relation(products: RelationHandle, publish: Publish) -> None:
+    small = publish(pa.table({"id": [1], "city": ["a"]}), name="stores")
+    plan = planned(small.on(), products.on(), shuffle="always")
+    assert plan.shuffle == Shuffle(lookup=1, tasks=2)
+    assert "by the key of 'products' to 2 tasks" in in_words(plan)
+
+
+def test_an_unknown_shuffle_is_refused(products: RelationHandle) -> None:
+    with pytest.raises(InvalidOption, match="always"):
+        planned(products.on(), shuffle="alway")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -92,10 +117,10 @@ def test_one_long_row_decides(publish: Publish) -> None:
 def test_auto_says_what_it_chose_and_why(products: RelationHandle) -> None:
     plan = planned(products.on())
     assert plan.lookups[0].algorithm == "adaptive"
-    assert "for 'products' adaptive is planned for" in plan.reason
-    assert "rows/s at skew 1, and the best of the others" in plan.reason
+    assert "for 'products' adaptive is planned for" in "; ".join(plan.reasons)
+    assert "rows/s at skew 1, and the best of the others" in "; ".join(plan.reasons)
     named = planned(products.on(), algorithm="adaptive")
-    assert "planned" not in named.reason
+    assert "planned" not in "; ".join(named.reasons)
     assert named.id == plan.id, "the same algorithm is the same enrichment, whoever chose it"
 
 
@@ -113,12 +138,12 @@ def test_auto_follows_the_bill_for_each_relation_on_its_own(
     plan = planned(products.on(), other.on())
     assert [p.algorithm for p in plan.lookups] == ["adaptive", "sscj"]
     assert plan.way == "rows"
-    assert plan.reason.startswith("sscj lets rows wait")
-    assert "for 'stores' adaptive is planned for 100 rows/s at skew 1, and sscj for 200" in plan.reason
+    assert "; ".join(plan.reasons).startswith("sscj lets rows wait")
+    assert "for 'stores' adaptive is planned for 100 rows/s at skew 1, and sscj for 200" in "; ".join(plan.reasons)
     # A worker without a seat has half of the memory, in which a page must fit.
     small = planned(products.on(), other.on(), memory_bytes=600_000)
     assert [p.algorithm for p in small.lookups] == ["adaptive", "adaptive"]
-    assert "too small for others" in small.reason
+    assert "too small for others" in "; ".join(small.reasons)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

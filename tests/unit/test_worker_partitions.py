@@ -15,7 +15,7 @@ from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import RelationHandle, open_handle
 from semistream.relations.partitioned import partition_of
-from semistream.spark import worker
+from semistream.spark import sharing_out, worker
 from semistream.spark.plan import EnrichPlan, make_plan
 from semistream.spark.versions import newest_fitting_version
 from tests.support.oracle import assert_same_rows
@@ -36,6 +36,8 @@ def planned(handle: RelationHandle, memory_bytes: int = 1 << 22) -> EnrichPlan:
         algorithm="pcsrj",
         on_miss="null",
         defaults=None,
+        tasks=2,
+        shuffle="auto",
     )
 
 
@@ -53,7 +55,7 @@ def stream_of(rows: int) -> pa.Table:
 
 def numbered(stream: pa.Table, plan: EnrichPlan) -> pa.Table:
     keys = stream.column("id").combine_chunks()
-    (numbers,) = worker.partition_numbers(plan)(iter([keys]))
+    (numbers,) = sharing_out.partition_numbers(plan)(iter([keys]))
     return stream.append_column("partition", numbers)
 
 

@@ -30,6 +30,8 @@ def published(out: Path, table: pa.Table) -> LookupPlan:
         algorithm="auto",
         on_miss="null",
         defaults=None,
+        tasks=2,
+        shuffle="auto",
     )
     return plan.lookups[0]
 

@@ -54,7 +54,7 @@ def run(order: dict[str, Any]) -> None:
     contender, scratch, batches = CONTENDERS[order["contender"]], Path(order["scratch"]), int(order["batches"])
     cores = int(order["cores"])
     job = Job(Path(order["products"]), int(order["memory_bytes"]), cores)
-    settings = spark_settings(cores, int(order["heap_bytes"]), scratch, batches)
+    settings = spark_settings(cores, int(order["heap_bytes"]), scratch, batches) | order["settings"]
     with quiet_spark(Path(order["spark_log"]), cores=cores, settings=settings) as spark:
         sales = (
             spark.readStream.schema(from_arrow_schema(SALES))

@@ -1,4 +1,4 @@
-"""A process and everything it has started, seen from outside: memory and open files.
+"""A process and everything it has started, seen from outside: memory, processor time and open files.
 
 Memory is what the processes hold for themselves: private pages and shared memory, each with its fair part (PSS).
 Pages of mapped files do not count; they are the system's cache and go when they are needed elsewhere. It is read from
@@ -55,6 +55,15 @@ def open_files(pid: int) -> int:
         return len(os.listdir(PROC / str(pid) / "fd"))
     except OSError:
         return 0
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process, and of its children that have ended and were waited for; 0 when it is gone."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def kind_of(pid: int) -> Kind:

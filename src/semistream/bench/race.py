@@ -19,12 +19,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from semistream.bench.child_process import ChildProcess, running
+from semistream.bench.child_process import running
 from semistream.bench.container import Container, container
 from semistream.bench.contenders.base import Contender
 from semistream.bench.page_cache import chill, warm
-from semistream.bench.processes import held_by_tree
-from semistream.bench.results import Batch, Result, Setting, Status
+from semistream.bench.results import Result, Setting, Status
+from semistream.bench.watch import Watch
 from semistream.bench.workload import Products, Workload
 from semistream.clock import Clock
 from semistream.demo.display import Display, thousands
@@ -33,9 +33,6 @@ WARM_UP_BATCHES = 2
 
 HEAP_BYTES = 4 << 30
 """Of the JVM; in a container it is half of what there is, if that is less."""
-
-LOOK_EVERY_S = 0.5
-"""Seconds between two looks at memory: to add up the pages of a process takes milliseconds of its time."""
 
 MODULE = "semistream.bench.contend"
 
@@ -86,9 +83,7 @@ class _Run:
         self._contender = contender
         self._workload = workload
         self._display = display
-        self._clock = clock
-        self._batches: list[Batch] = []
-        self._peak_bytes: int | None = None
+        self._watch = Watch(self._batches_total, plan.seconds_max, clock)
 
     @property
     def _batches_total(self) -> int:
@@ -116,7 +111,7 @@ class _Run:
                 }
                 log.with_suffix(".spark.log").unlink(missing_ok=True)
                 with running(MODULE, order, log, temporary=scratch) as child:
-                    status, note = self._watch(child)
+                    status, note = self._watch.follow(child, self._show)
                 if status != "ok" and group is not None and group.kills():
                     note = f"killed by the system: no memory left in the container; {note}"
         finally:
@@ -147,6 +142,7 @@ class _Run:
             "batches": self._batches_total,
             "memory_bytes": plan.memory_bytes,
             "cores": cores,
+            "settings": {},
             "heap_bytes": min(HEAP_BYTES, (plan.container_bytes or 2 * HEAP_BYTES) // 2),
         }
 
@@ -160,29 +156,9 @@ class _Run:
             return nullcontext(None)
         return container(f"semistream-bench-{os.getpid()}", self._plan.container_bytes)
 
-    def _watch(self, child: ChildProcess) -> tuple[Status, str]:
-        """Take in what the contender reports, until it ends or its time is over."""
-        begun_s = looked_s = self._clock.now_s()
-        for told in child.reports(LOOK_EVERY_S):
-            now_s = self._clock.now_s()
-            if told is not None:
-                self._batches.append(Batch(told["seconds"], told["rows"], told["checksum"]))
-                rows_total = self._batches_total * self._setting.batch_rows
-                self._display.advance("sales", len(self._batches) * self._setting.batch_rows, rows_total)
-            if now_s - looked_s >= LOOK_EVERY_S:
-                self._look(child)
-                looked_s = now_s
-            if now_s - begun_s > self._plan.seconds_max:
-                return "stopped", f"time limit of {self._plan.seconds_max:g} s after {len(self._batches)} batches"
-        failure = child.failure()
-        if failure is None and len(self._batches) < self._batches_total:
-            failure = f"ended after {len(self._batches)} of {self._batches_total} batches"
-        return ("ok", "") if failure is None else ("died", failure)
-
-    def _look(self, child: ChildProcess) -> None:
-        held = held_by_tree(child.pid)
-        if held is not None:
-            self._peak_bytes = max(held, self._peak_bytes or 0)
+    def _show(self, _told: dict[str, Any]) -> None:
+        rows = self._setting.batch_rows
+        self._display.advance("sales", len(self._watch.batches) * rows, self._batches_total * rows)
 
     def _as_result(self, status: Status, note: str) -> Result:
         return Result(
@@ -191,9 +167,9 @@ class _Run:
             status=status,
             note=note,
             is_compared=self._contender.puts_out == "joined",
-            batches=tuple(self._batches),
+            batches=tuple(self._watch.batches),
             warm_up_batches=WARM_UP_BATCHES,
-            peak_bytes=self._peak_bytes,
+            peak_bytes=self._watch.peak_bytes,
         )
 
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from semistream.bench.child_process import ChildProcess, running
+from semistream.bench.child_process import running
 from semistream.bench.page_cache import warm
-from semistream.bench.processes import held_by_tree
-from semistream.bench.race import HEAP_BYTES, LOOK_EVERY_S, WARM_UP_BATCHES, usable_cores
+from semistream.bench.race import HEAP_BYTES, WARM_UP_BATCHES, usable_cores
 from semistream.bench.results import CHECKSUM_BITS, Batch, Status
+from semistream.bench.watch import Watch
 from semistream.bench.window_streams import BAND_WINDOW_ROWS, BATCH_S, SIDES, write_band, write_events
 from semistream.clock import Clock
 from semistream.demo.display import Display, thousands
@@ -174,9 +174,7 @@ class _Run:
         self._contender = contender
         self._events = events
         self._display = display
-        self._clock = clock
-        self._batches: list[Batch] = []
-        self._peak_bytes: int | None = None
+        self._watch = Watch(plan.batches_total, plan.seconds_max, clock)
 
     def result(self) -> WindowResult:
         """Run the contender, and say what came of it."""
@@ -199,41 +197,17 @@ class _Run:
                 "spark_log": str(spark_log),
             }
             with running(MODULES[plan.kind], order, log, temporary=scratch) as child:
-                status, note = self._watch(child)
-        result = WindowResult(plan, self._contender, status, note, tuple(self._batches), self._peak_bytes)
+                status, note = self._watch.follow(child, self._take)
+        result = WindowResult(plan, self._contender, status, note, tuple(self._watch.batches), self._watch.peak_bytes)
         self._display.end(_in_words(result))
         return result
-
-    def _watch(self, child: ChildProcess) -> tuple[Status, str]:
-        """Take in what the contender reports, until it ends or its time is over."""
-        plan = self._plan
-        begun_s = looked_s = self._clock.now_s()
-        for told in child.reports(LOOK_EVERY_S):
-            now_s = self._clock.now_s()
-            if told is not None:
-                self._take(told)
-            if told is None or now_s - looked_s >= LOOK_EVERY_S:
-                self._look(child)
-                looked_s = now_s
-            if now_s - begun_s > plan.seconds_max:
-                return "stopped", f"time limit of {plan.seconds_max:g} s after {len(self._batches)} batches"
-        failure = child.failure()
-        if failure is None and len(self._batches) < plan.batches_total:
-            failure = f"ended after {len(self._batches)} of {plan.batches_total} batches"
-        return ("ok", "") if failure is None else ("died", failure)
 
     def _take(self, told: dict[str, Any]) -> None:
         if "state" in told:
             check_state(told["state"], told["partitions"])
             return
-        self._batches.append(Batch(told["seconds"], told["rows"], told["checksum"]))
         rows = len(SIDES) * self._plan.batch_rows
-        self._display.advance("events", len(self._batches) * rows, self._plan.batches_total * rows)
-
-    def _look(self, child: ChildProcess) -> None:
-        held = held_by_tree(child.pid)
-        if held is not None:
-            self._peak_bytes = max(held, self._peak_bytes or 0)
+        self._display.advance("events", len(self._watch.batches) * rows, self._plan.batches_total * rows)
 
 
 def check_state(state: dict[str, Any], partitions: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semistream.cli.bench_cluster import cluster
 from semistream.cli.bench_window import window
 from semistream.demo.display import thousands
 
@@ -21,6 +22,7 @@ bench = typer.Typer(
 )
 
 bench.command("window")(window)
+bench.command("cluster")(cluster)
 
 LARGE_ROWS = 100_000_000
 

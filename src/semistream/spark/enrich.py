@@ -9,39 +9,42 @@ twice; a node that collects metrics stops that.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import ArrayType, DataType
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidOption, check_option_names
 from semistream.relations.handle import Lookup, RelationHandle
 from semistream.spark import worker
-from semistream.spark.counts import CARRIES_ROW, observed
-from semistream.spark.environment import arrow_batch_rows, ensure_workers_can_import, worker_count
-from semistream.spark.plan import (
-    BY_PARTITION,
-    HIDDEN,
-    EnrichPlan,
-    LookupPlan,
-    check_argument_count,
-    check_arguments,
-    make_plan,
-    metric_names,
+from semistream.spark.counts import observed
+from semistream.spark.crossing import (
+    ColumnsBody,
+    arrow_udf,
+    by_answers,
+    by_rows,
+    is_kept,
+    shared_out_by_key,
+    struct_of,
+    without_hidden,
 )
+from semistream.spark.environment import (
+    arrow_batch_rows,
+    ensure_workers_can_import,
+    shuffle_partitions,
+    worker_count,
+)
+from semistream.spark.plan import EnrichPlan, in_words, make_plan, metric_names
+from semistream.spark.plan_checks import BY_PARTITION, HIDDEN, check_argument_count, check_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
-
-_ColumnsBody = Callable[[Iterator[Any]], Iterator[pa.Array]]
-_RowsBody = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 MEMORY = "256MB"
 """What an enrichment may hold in each executor unless told otherwise."""
@@ -58,6 +61,7 @@ def enrich(
     on_miss: str = "null",
     defaults: Mapping[str, Any] | None = None,
     prefix: str | None = None,
+    shuffle: str = "auto",
     name: str | None = None,
 ) -> DataFrame:
     """Add the columns of master data to every row of a streaming or batch DataFrame.
@@ -78,6 +82,9 @@ def enrich(
             `"default"` fills in `defaults`, `"error"` stops the query. A null key never has a partner.
         defaults: Values by output column for `on_miss="default"`.
         prefix: Put before the names of added columns, for a single relation.
+        shuffle: Whether rows with the same key are sent to the same task first. `"auto"` does it where it pays
+            (`explain` says why, or why not); `"always"` and `"never"` are for comparing. A key that is too frequent for
+            one task goes to all of them.
         name: Name of the metrics in `progress.observedMetrics`; by default made of the relations' prefixes and
             names. It must be the only one of its name in a query.
 
@@ -88,29 +95,44 @@ def enrich(
         products = ss.relation("products", key="product_id")
         enriched = ss.enrich(sales, products, on="product_id", memory="256MB")
     """
-    if not isinstance(df, DataFrame):
-        raise InvalidOption(
-            "`df` is not a DataFrame of Spark", given=type(df).__name__, allowed="pyspark.sql.DataFrame"
-        )
-    lookups = _as_lookups(relation, on, prefix)
-    session = df.sparkSession
-    plan = _planned(
-        session,
-        _arrow_schema(df, lookups),
-        lookups,
+    plan = enrichment(
+        df,
+        relation,
+        on=on,
         memory=memory,
         algorithm=algorithm,
         on_miss=on_miss,
         defaults=defaults,
+        prefix=prefix,
+        shuffle=shuffle,
     )
+    ensure_workers_can_import(df.sparkSession)
+    lookups = [p.lookup for p in plan.lookups]
     lookup_names = metric_names(lookups)
     label = name or "_".join(("enrich", *lookup_names))
-    counted = _counted(df, label)
-    joined = _by_answers(counted, plan) if plan.way == "answers" else _by_rows(counted, plan)
+    counted = shared_out_by_key(_counted(df, label), plan)
+    joined = by_answers(counted, plan) if plan.way == "answers" else by_rows(counted, plan)
     counts = F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col(HIDDEN)
-    kept = _is_kept(plan)
+    kept = is_kept(plan)
     seen = joined.observe(label, *observed(counts, lookup_names, plan.workers, kept)).where(kept)
-    return _without_hidden(seen, df.columns, plan)
+    return without_hidden(seen, df.columns, plan)
+
+
+def explain(
+    df: DataFrame, relation: RelationHandle | Lookup | Sequence[RelationHandle | Lookup], **options: Any
+) -> str:
+    """Say what `enrich` would do with the same arguments, and why; nothing runs.
+
+    Args:
+        df: As for `enrich`.
+        relation: As for `enrich`.
+        options: As for `enrich`.
+
+    Example:
+        print(ss.explain(sales, products, on="product_id", memory="256MB"))
+    """
+    options.pop("name", None)
+    return in_words(enrichment(df, relation, **options))
 
 
 @check_option_names
@@ -167,19 +189,58 @@ def lookup(
     arguments = _arguments_of(relation)
     binding = relation.on(*arguments.names)
     plan = _planned(
-        session, arguments, [binding], memory=memory, algorithm=algorithm, on_miss=on_miss, defaults=defaults
+        session,
+        arguments,
+        [binding],
+        memory=memory,
+        algorithm=algorithm,
+        on_miss=on_miss,
+        defaults=defaults,
+        shuffle="never",
     )
-    struct = _struct_of(plan.lookups[0])
+    ensure_workers_can_import(session)
+    struct = struct_of(plan.lookups[0])
     if relation.unique:
-        function = _arrow_udf(_checking(worker.structs(plan), relation), struct)
+        function = arrow_udf(_checking(worker.structs(plan), relation), struct)
     else:
-        function = _arrow_udf(_checking(worker.lists(plan), relation), ArrayType(struct))
+        function = arrow_udf(_checking(worker.lists(plan), relation), ArrayType(struct))
     return function(*columns) if columns else function
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Planning
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+@check_option_names
+def enrichment(
+    df: DataFrame,
+    relation: RelationHandle | Lookup | Sequence[RelationHandle | Lookup],
+    *,
+    on: str | Sequence[str] | None = None,
+    memory: str | int = MEMORY,
+    prefix: str | None = None,
+    algorithm: str = "auto",
+    on_miss: str = "null",
+    defaults: Mapping[str, Any] | None = None,
+    shuffle: str = "auto",
+) -> EnrichPlan:
+    """The plan for what a user asks `enrich` to do."""
+    if not isinstance(df, DataFrame):
+        raise InvalidOption(
+            "`df` is not a DataFrame of Spark", given=type(df).__name__, allowed="pyspark.sql.DataFrame"
+        )
+    lookups = _as_lookups(relation, on, prefix)
+    return _planned(
+        df.sparkSession,
+        _arrow_schema(df, lookups),
+        lookups,
+        memory=memory,
+        algorithm=algorithm,
+        on_miss=on_miss,
+        defaults=defaults,
+        shuffle=shuffle,
+    )
 
 
 def _as_lookups(
@@ -217,16 +278,15 @@ def _as_lookups(
 def _planned(
     session: SparkSession, stream: pa.Schema, lookups: Sequence[Lookup], *, memory: str | int, **options: Any
 ) -> EnrichPlan:
-    plan = make_plan(
+    return make_plan(
         stream,
         lookups,
         memory_bytes=parse_bytes(memory),
         workers=worker_count(session),
         batch_rows=arrow_batch_rows(session),
+        tasks=shuffle_partitions(session),
         **options,
     )
-    ensure_workers_can_import(session)
-    return plan
 
 
 def _active_session() -> SparkSession:
@@ -279,103 +339,7 @@ def _arguments_of(relation: RelationHandle) -> pa.Schema:
     )
 
 
-def _spark_type(data_type: pa.DataType) -> DataType:
-    return from_arrow_type(data_type, prefer_timestamp_ntz=True)
-
-
-def _struct_of(plan: LookupPlan) -> StructType:
-    return StructType(
-        [
-            StructField(name, _spark_type(field.type), nullable=True)
-            for name, field in zip(plan.lookup.output_names, plan.payload, strict=True)
-        ]
-    )
-
-
-_COUNTS = ArrayType(LongType())
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The two ways
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def _by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
-    fields = [StructField(f"r{i}", _struct_of(p), nullable=True) for i, p in enumerate(plan.lookups)]
-    function = _arrow_udf(worker.answers(plan), StructType([*fields, StructField("counts", _COUNTS)]))
-    keys = [_column(column) for p in plan.lookups for column in p.lookup.on]
-    return df.withColumn(HIDDEN, function(*keys))
-
-
-def _by_rows(df: DataFrame, plan: EnrichPlan) -> DataFrame:
-    _check_crossing(df)
-    added = [field for p in plan.lookups for field in _struct_of(p).fields]
-    stream = [StructField(field.name, field.dataType, nullable=True) for field in df.schema.fields]
-    result = StructType([*stream, *added, StructField(HIDDEN, _COUNTS)])
-    body = worker.rows(plan)
-    if plan.lookups[0].is_by_partition:
-        df, body = _shared_out(df, plan), worker.rows_by_partition(plan)
-    # `mapInArrow` reads names as expressions: a dot or a backtick would lead it astray, a plain name does not.
-    plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
-    return plain.mapInArrow(_with_names(body, df.columns, result.names), result)
-
-
-def _shared_out(df: DataFrame, plan: EnrichPlan) -> DataFrame:
-    """The rows of each hash partition in a task of their own, with its number in one more column."""
-    lookup = plan.lookups[0].lookup
-    number = _arrow_udf(worker.partition_numbers(plan), IntegerType())
-    numbered = df.withColumn(HIDDEN, number(*(_column(column) for column in lookup.on)))
-    return numbered.repartitionById(lookup.relation.info.partition_count, F.col(HIDDEN))
-
-
-def _check_crossing(df: DataFrame) -> None:
-    """All columns cross to Python; refuse one of a type that cannot, before the query starts."""
-    for field in df.schema.fields:
-        try:
-            to_arrow_type(field.dataType, timezone="UTC")
-        except PySparkTypeError as error:
-            raise InvalidOption(
-                f"the stream's column {field.name!r} has a type that cannot cross to Python, where whole rows must go "
-                "because keys of a relation repeat or memory is little",
-                given=field.dataType.simpleString(),
-                hint="cast it, for example to string, or drop it before",
-            ) from error
-
-
-def _with_names(body: _RowsBody, stream: Sequence[str], result: Sequence[str]) -> _RowsBody:
-    """The same function of batches, whose columns get the stream's names before and those of the result behind it."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        named = (batch.rename_columns(stream) for batch in batches)
-        return (batch.rename_columns(result) for batch in body(named))
-
-    return run
-
-
-def _is_kept(plan: EnrichPlan) -> Column:
-    """Whether a row belongs to the output: neither left out by `on_miss` nor there only to carry counts."""
-    if plan.way == "rows":
-        return F.coalesce(F.col(HIDDEN)[CARRIES_ROW], F.lit(1)) == 1
-    if plan.lookups[0].on_miss != "drop":
-        return F.lit(True)
-    found = [F.col(HIDDEN)[f"r{i}"].isNotNull() for i in range(len(plan.lookups))]
-    return functools.reduce(lambda a, b: a & b, found)
-
-
-def _without_hidden(df: DataFrame, stream_columns: Sequence[str], plan: EnrichPlan) -> DataFrame:
-    if plan.way == "rows":
-        return df.drop(HIDDEN)
-    answer = F.col(HIDDEN)
-    added = [answer[f"r{i}"][name].alias(name) for i, p in enumerate(plan.lookups) for name in p.lookup.output_names]
-    return df.select(*(_column(column) for column in stream_columns), *added)
-
-
-def _column(name: str) -> Column:
-    """A column by its name, whatever dots or blanks are in it."""
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
-def _checking(body: _ColumnsBody, relation: RelationHandle) -> _ColumnsBody:
+def _checking(body: ColumnsBody, relation: RelationHandle) -> ColumnsBody:
     """The same function of batches, whose columns are first checked against the relation's key."""
 
     def checked(batches: Iterator[Any]) -> Iterator[Any]:
@@ -388,10 +352,3 @@ def _checking(body: _ColumnsBody, relation: RelationHandle) -> _ColumnsBody:
 
     run.__name__ = relation.name  # names the column where the user does not
     return run
-
-
-def _arrow_udf(body: _ColumnsBody, result: DataType) -> Any:
-    # Spark tells the kinds of Arrow UDF apart by their annotations, which must be types here and not strings.
-    body.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
-    # Public as `pyspark.sql.functions.arrow_udf`, which the type stubs forgot.
-    return F.arrow_udf(body, result)  # type: ignore[attr-defined]

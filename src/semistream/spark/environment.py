@@ -108,3 +108,8 @@ def worker_count(session: SparkSession) -> int:
 def arrow_batch_rows(session: SparkSession) -> int:
     """How many rows Spark puts into one Arrow batch; 0 means no limit."""
     return int(str(session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch", "10000")))
+
+
+def shuffle_partitions(session: SparkSession) -> int:
+    """Into how many tasks Spark cuts what was shuffled."""
+    return int(str(session.conf.get("spark.sql.shuffle.partitions", "200")))

@@ -9,7 +9,8 @@ Two ways lead through Python, and the plan says which:
   answer to a whole Arrow batch at once, however large its rows turn out to be, and an algorithm that lets no row wait.
 - **rows**: whole rows cross both ways and any number may come back, in pieces as small as the memory requires.
 
-`algorithm="auto"` is decided here as well, for each relation on its own: `semistream.planning.auto` says how.
+`algorithm="auto"` is decided here as well, for each relation on its own, and so is `shuffle="auto"`:
+`semistream.planning.auto` and `semistream.planning.shuffle` say how.
 """
 
 from __future__ import annotations
@@ -23,34 +24,25 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from semistream.budget import format_bytes
-from semistream.errors import (
-    BudgetExceeded,
-    ColumnCollision,
-    ColumnNotFound,
-    InvalidOption,
-    check_choice,
-    did_you_mean,
-)
+from semistream.errors import BudgetExceeded, InvalidOption, check_choice
 from semistream.joins.at_once import OUTPUT_SHARE
 from semistream.joins.driver import OPEN_ROW_BYTES
 from semistream.joins.output import ON_MISS, OnMiss
 from semistream.joins.registry import AUTO, algorithm_named
 from semistream.joins.x_hybridjoin import require_unique
-from semistream.keys import KeyCodec, check_same_family
+from semistream.keys import KeyCodec
 from semistream.planning.auto import choose_blindly
 from semistream.planning.capacities import ROWS_PER_STEP, Room
+from semistream.planning.shuffle import choose_shuffle
 from semistream.relations.arrow_file.reader import ArrowFileRelation
-from semistream.relations.handle import Lookup, RelationHandle, payload_schema
+from semistream.relations.handle import Lookup, payload_schema
 from semistream.relations.partitioned import partitions_of
-
-HIDDEN = "__semistream"
-"""Name of the column that carries answers and counts through Spark."""
-
-BY_PARTITION = "pcsrj"
-"""The algorithm that joins each hash partition of a relation in a task of its own."""
+from semistream.spark.plan_checks import BY_PARTITION, check_key, check_names, check_partitions, checked_defaults
 
 VARIABLE_BYTES = 24
 """What a string or a nested value in a stream is taken for."""
+
+SHUFFLE = ("auto", "always", "never")
 
 Way = Literal["answers", "rows"]
 """How rows cross to Python and back."""
@@ -106,6 +98,15 @@ class LookupPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Rows with the same key go to the same task, or, where they are many, to all tasks."""
+
+    lookup: int
+    """The lookup whose key decides."""
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class EnrichPlan:
     """What a worker must know."""
 
@@ -119,8 +120,10 @@ class EnrichPlan:
     batch_rows: int
     """Rows of an Arrow batch that Spark sends."""
     way: Way
-    reason: str
-    """Why this way and, where that was left to us, why these algorithms."""
+    shuffle: Shuffle | None
+    """How rows are shared out by key before they cross; None where they are left as they come."""
+    reasons: tuple[str, ...]
+    """Why this way, this sharing out and, where that was left to us, these algorithms; sentences without full stops."""
 
 
 def make_plan(
@@ -130,21 +133,24 @@ def make_plan(
     memory_bytes: int,
     workers: int,
     batch_rows: int,
+    tasks: int,
     algorithm: str,
     on_miss: str,
     defaults: Mapping[str, Any] | None,
+    shuffle: str,
 ) -> EnrichPlan:
-    """Check everything and decide how to carry it out."""
+    """Check everything and decide how to carry it out; `tasks` is how many Spark makes behind a shuffle."""
     check_choice("on_miss", on_miss, ON_MISS)
+    check_choice("shuffle", shuffle, SHUFFLE)
     chosen = algorithm_named(algorithm)
     if not lookups:
         raise InvalidOption("there is nothing to enrich with", given="an empty list", allowed="one or more relations")
-    _check_names(stream, lookups)
+    check_names(stream, lookups)
     for lookup in lookups:
-        _check_key(stream, lookup)
+        check_key(stream, lookup)
     if chosen.name == BY_PARTITION:
-        _check_partitions(lookups)
-    checked = _checked_defaults(lookups, on_miss, defaults)
+        check_partitions(lookups)
+    checked = checked_defaults(lookups, on_miss, defaults)
     shares = _memory_shares(lookups, memory_bytes)
     for lookup in lookups:
         if not chosen.many_to_many:
@@ -169,8 +175,37 @@ def make_plan(
     for plan in plans:
         _check_memory(plan, memory_bytes, probable_workers)
     way, why = _choose_way(plans, memory_bytes // probable_workers, batch_rows)
-    reason = "; ".join([why, *choices])
-    return EnrichPlan(_identity(plans, memory_bytes), plans, memory_bytes, workers, batch_rows, way, reason)
+    shared_out, why_shared_out = _choose_shuffle(plans, shuffle, memory_bytes, tasks)
+    reasons = (why, why_shared_out, *choices)
+    identity = _identity(plans, memory_bytes)
+    return EnrichPlan(identity, plans, memory_bytes, workers, batch_rows, way, shared_out, reasons)
+
+
+def _choose_shuffle(
+    plans: Sequence[LookupPlan], wanted: str, memory_bytes: int, tasks: int
+) -> tuple[Shuffle | None, str]:
+    """Decide for the relation whose rows take most; the others are looked up wherever a row happens to be."""
+    if plans[0].is_by_partition:
+        if wanted == "never":
+            raise InvalidOption(
+                f"{BY_PARTITION} joins each hash partition in a task of its own, for which it shuffles the stream",
+                given='shuffle="never"',
+                allowed='"auto" or "always"',
+                hint="use another algorithm",
+            )
+        return None, f"{BY_PARTITION} shares rows out by hash partition"
+    if wanted == "never":
+        return None, 'rows are looked up in the tasks in which they come, because shuffle="never"'
+    infos = [plan.lookup.relation.info for plan in plans]
+    number = max(range(len(plans)), key=lambda i: infos[i].row_count * infos[i].row_bytes_mean)
+    shuffle = Shuffle(number, tasks)
+    name = infos[number].name
+    if wanted == "always":
+        return shuffle, f'rows are shared out by the key of {name!r} to {tasks} tasks, because shuffle="always"'
+    choice = choose_shuffle(infos[number], memory_bytes * plans[number].memory_share, tasks)
+    if choice.pays:
+        return shuffle, f"rows are shared out by the key of {name!r} to {tasks} tasks: {choice.reason}"
+    return None, f"rows are looked up in the tasks in which they come, a shuffle does not pay: {choice.reason}"
 
 
 def _choose_algorithms(
@@ -197,133 +232,24 @@ def _identity(plans: Sequence[LookupPlan], memory_bytes: int) -> str:
     return hashlib.blake2b(repr((plans, memory_bytes)).encode(), digest_size=16).hexdigest()
 
 
+def in_words(plan: EnrichPlan) -> str:
+    """A plan as a person reads it."""
+    workers = plan.workers or "as many workers as an executor has cores"
+    told = [f"memory: {format_bytes(plan.memory_bytes)} in each executor, for {workers} workers"]
+    for lookup in plan.lookups:
+        info = lookup.lookup.relation.info
+        size = f"{info.row_count:,} rows, {format_bytes(info.row_count * info.row_bytes_mean)}"
+        key = f"{', '.join(info.key)} from {', '.join(lookup.lookup.on)}"
+        told.append(f"{info.name}: {size}, by {key}, {lookup.algorithm}, {lookup.memory_share:.0%} of the memory")
+    crossing = "keys cross to Python and answers come back" if plan.way == "answers" else "whole rows cross to Python"
+    told.append(f"{crossing}: {plan.reasons[0]}")
+    return "\n".join([*told, *plan.reasons[1:]])
+
+
 def metric_names(lookups: Sequence[Lookup]) -> list[str]:
     """A name for the metrics of each lookup: its prefix and its relation's name, numbered if that is not enough."""
     names = [lookup.prefix + lookup.relation.name for lookup in lookups]
     return [name if names.count(name) == 1 else f"{name}_{i}" for i, name in enumerate(names, start=1)]
-
-
-def _check_key(stream: pa.Schema, lookup: Lookup) -> None:
-    for column in lookup.on:
-        if column not in stream.names:
-            raise ColumnNotFound(
-                f"the stream has no column {column!r}, which should hold the key of {lookup.relation.name!r}",
-                given=column,
-                allowed=", ".join(stream.names),
-                hint=did_you_mean(column, stream.names) or f"`on` names the stream's columns for {lookup.relation.key}",
-            )
-    relation = lookup.relation
-    for stream_column, key_column, key_type in zip(lookup.on, relation.key, relation.key_types, strict=True):
-        check_same_family({stream_column: stream.field(stream_column).type}, {key_column: key_type})
-
-
-def _check_partitions(lookups: Sequence[Lookup]) -> None:
-    """Refuse what cannot be joined partition by partition."""
-    if len(lookups) > 1:
-        raise InvalidOption(
-            f"{BY_PARTITION} shares a stream out by the key of one relation",
-            given=f"{len(lookups)} relations",
-            allowed="one",
-            hint="enrich with one after the other",
-        )
-    info = lookups[0].relation.info
-    if info.partition_count == 1:
-        raise InvalidOption(
-            f"{BY_PARTITION} joins each hash partition of a relation in a task of its own, "
-            f"and relation {info.name!r} is not in partitions",
-            given="1 partition",
-            allowed="2 or more",
-            hint="build it anew with `semistream index … --partitions N` or `build_relation(…, partitions=N)`, where N "
-            "is the number of tasks that run at a time, or a few times as many",
-        )
-
-
-def check_argument_count(relation: RelationHandle, given: int) -> None:
-    """Refuse a number of arguments of a `lookup` other than that of key columns."""
-    if given != len(relation.key):
-        raise InvalidOption(
-            f"relation {relation.name!r} has a key of {len(relation.key)} columns",
-            given=f"a lookup with {given} columns",
-            allowed=f"one for each of {', '.join(relation.key)}",
-        )
-
-
-def check_arguments(relation: RelationHandle, given: Sequence[pa.DataType]) -> None:
-    """Refuse arguments of a `lookup` that cannot be compared with the relation's key.
-
-    Unlike the columns of a stream, the arguments of a column function are not known before it runs.
-    """
-    check_argument_count(relation, len(given))
-    for i, (given_type, key_column, key_type) in enumerate(zip(given, relation.key, relation.key_types, strict=True)):
-        check_same_family({f"argument {i + 1}": given_type}, {key_column: key_type})
-
-
-def _check_names(stream: pa.Schema, lookups: Sequence[Lookup]) -> None:
-    """Refuse names that a user could not tell apart; like Spark, without regard to case."""
-    for name in stream.names:
-        if name.lower() == HIDDEN:
-            raise ColumnCollision(f"the stream has a column {name!r}, a name that is used inside", given=name)
-        if stream.names.count(name) > 1:
-            raise ColumnCollision(
-                f"the stream has several columns {name!r}",
-                given=", ".join(stream.names),
-                hint="give each a name of its own, for example with `toDF`",
-            )
-    taken = {name.lower(): f"{name!r} of the stream" for name in stream.names} | {HIDDEN: "a name that is used inside"}
-    for lookup in lookups:
-        for name in lookup.output_names:
-            if name.lower() in taken:
-                raise ColumnCollision(
-                    f"the column {name!r} of relation {lookup.relation.name!r} collides with {taken[name.lower()]}",
-                    given=name,
-                    hint=f"give one of them another name, for example "
-                    f"with prefix={lookup.relation.name + '_'!r}, or select other columns of the relation",
-                )
-            taken[name.lower()] = f"{name!r} of relation {lookup.relation.name!r}"
-
-
-def _checked_defaults(lookups: Sequence[Lookup], on_miss: str, defaults: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if on_miss != "default":
-        if defaults:
-            raise InvalidOption(
-                "`defaults` are given but never used", given=f"on_miss={on_miss!r}", allowed='on_miss="default"'
-            )
-        return {}
-    types = {
-        name: field.type
-        for lookup in lookups
-        for name, field in zip(lookup.output_names, payload_schema(lookup.relation), strict=True)
-    }
-    if not defaults:
-        raise InvalidOption(
-            'on_miss="default" needs `defaults`',
-            given="none",
-            allowed="a value for at least one of " + ", ".join(types),
-        )
-    for name, value in defaults.items():
-        if name not in types:
-            raise ColumnNotFound(
-                f"there is a default for {name!r}, which no relation adds",
-                given=name,
-                allowed=", ".join(types),
-                hint=did_you_mean(name, types),
-            )
-        if not _can_be(value, types[name]):
-            raise InvalidOption(
-                f"the default for {name!r} has the wrong type", given=repr(value), allowed=str(types[name])
-            )
-    return dict(defaults)
-
-
-def _can_be(value: Any, data_type: pa.DataType) -> bool:
-    """Whether a column of this type can hold the value as it is."""
-    try:
-        held = pa.scalar(value, data_type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        return False
-    # Arrow cuts 1.5 to an integer, takes numbers for times and a time without a zone for one in UTC.
-    rounds = pa.types.is_integer(data_type) or pa.types.is_temporal(data_type)
-    return not rounds or bool(held.as_py() == value)
 
 
 def _memory_shares(lookups: Sequence[Lookup], memory_bytes: int) -> list[float]:

@@ -8,9 +8,9 @@ At the start of a task each relation is pinned to one version. In a streaming qu
 get there decides, by a lease in the relation's directory; all others, and any replay of the batch, read the lease. In
 a batch query the version was pinned when it was planned.
 
-Where an algorithm joins by hash partition, the stream was shared out before, by the number that `partition_numbers`
-gives to each row, and a task joins the rows of one partition with that partition alone. A worker remembers rows of the
-partition it served last. Spark hands tasks to any worker, so they help the next task only if it is of the same one.
+Where an algorithm joins by hash partition, the stream was shared out before (`sharing_out`), and a task joins the rows
+of one partition with that partition alone. A worker remembers rows of the partition it served last. Spark hands tasks
+to any worker, so they help the next task only if it is of the same one.
 
 Counts travel as a list of integers beside the first row of each answer, so that Spark can sum them up in `observe`.
 """
@@ -35,7 +35,6 @@ from semistream.joins.output import OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.leases import pin_version
-from semistream.relations.partitioned import partition_of
 from semistream.spark.counts import BatchCounts, LookupCounts, counts_column
 from semistream.spark.plan import EnrichPlan, LookupPlan
 from semistream.spark.seats import NO_SEAT, leave_seat, take_seat
@@ -62,7 +61,7 @@ def answers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
         served = _serve(plan, rows_may_wait=False)
         for batch in batches:
-            for columns in served.cut(_as_columns(batch)):
+            for columns in served.cut(as_columns(batch)):
                 yield served.answer(columns)
 
     return run
@@ -74,7 +73,7 @@ def structs(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
         served = _serve(plan, rows_may_wait=False)
         for batch in batches:
-            for columns in served.cut(_as_columns(batch)):
+            for columns in served.cut(as_columns(batch)):
                 yield served.structs(columns)[0]
 
     return run
@@ -86,7 +85,7 @@ def lists(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
         served = _serve(plan, rows_may_wait=False)
         for batch in batches:
-            for columns in served.cut(_as_columns(batch)):
+            for columns in served.cut(as_columns(batch)):
                 yield served.lists(columns)
 
     return run
@@ -103,21 +102,6 @@ def rows(plan: EnrichPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
             yield from served.push(batch)
         if schema is not None:
             yield from served.drain(schema)
-
-    return run
-
-
-def partition_numbers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
-    """The body of the Arrow UDF that shares a stream out: key columns in, the hash partition of each row out."""
-
-    def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        lookup = plan.lookups[0]
-        codec, partition_count = lookup.codec, lookup.lookup.relation.info.partition_count
-        for batch in batches:
-            encoded = codec.encode(_as_columns(batch))
-            # A null has no partner anywhere, but a task that is repeated must send its row the same way.
-            codes = encoded.codes if encoded.null is None else np.where(encoded.null, 0, encoded.codes)
-            yield pa.array(partition_of(codes, partition_count).astype(np.int32))
 
     return run
 
@@ -152,7 +136,8 @@ def _split_by_partition(stream: pa.RecordBatch, column: pa.Array) -> Iterator[tu
         yield number, stream if own.all() else stream.filter(pa.array(own))
 
 
-def _as_columns(batch: Any) -> tuple[pa.Array, ...]:
+def as_columns(batch: Any) -> tuple[pa.Array, ...]:
+    """The columns of a batch as Spark hands it to an Arrow UDF."""
     # Spark hands over a bare array for one argument and a tuple for several.
     return (batch,) if isinstance(batch, pa.Array) else tuple(batch)
 
