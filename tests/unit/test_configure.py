@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from semistream.errors import InvalidOption
 from semistream.spark.configure import DAEMON
 
 MODULE = "spark.python.daemon.module"
-PYTHON = "spark.pyspark.python"
 
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_CONF_DIR", "MASTER"):
-        monkeypatch.delenv(name, raising=False)
+        # First set, so that whatever a test sets is taken back as well.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     # Another test's JVM knows nothing of this one's file of defaults.
     monkeypatch.setattr("pyspark.SparkContext._jvm", None)
 
@@ -37,21 +39,26 @@ def test_workers_are_forked_from_a_process_that_has_imported_everything() -> Non
 
 
 def test_workers_use_the_interpreter_of_the_script() -> None:
-    assert configured()[PYTHON] == sys.executable
+    configured()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
-@pytest.mark.parametrize("name", [MODULE, PYTHON])
-def test_a_setting_of_the_builder_stays(name: str) -> None:
-    assert configured(**{name.replace(".", "__"): "mine"})[name] == "mine"
+def test_a_setting_of_the_builder_stays() -> None:
+    assert configured(**{MODULE.replace(".", "__"): "mine"})[MODULE] == "mine"
 
 
 def test_an_interpreter_named_in_the_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
-    assert PYTHON not in configured()
+    configured()
+    assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python3"
 
 
-def test_the_interpreter_of_this_machine_is_not_for_others() -> None:
-    assert PYTHON not in configured(spark__master="spark://10.0.0.1:7077")
+@pytest.mark.parametrize(
+    "settings", [{"spark__master": "spark://10.0.0.1:7077"}, {"spark__pyspark__python": "/usr/bin/python3"}]
+)
+def test_the_interpreter_of_the_script_is_not_for_others(settings: dict[str, str]) -> None:
+    configured(**settings)
+    assert "PYSPARK_PYTHON" not in os.environ
 
 
 def test_a_setting_in_the_file_of_defaults_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,6 @@ SERVER_SETTINGS = {"spark.python.daemon.module": DAEMON}
 
 SESSION_SETTINGS: dict[str, str] = {}
 
-PYTHON_SETTINGS = ("spark.pyspark.python", "spark.pyspark.driver.python")
-
 
 def configure(builder: Any) -> Any:
     """Set what helps enrichments on the builder of a Spark session, and leave alone what is set already.
@@ -55,18 +53,23 @@ def configure(builder: Any) -> Any:
     own: Mapping[str, Any] = getattr(builder, "_options", {})
     is_remote = "spark.remote" in own or "SPARK_REMOTE" in os.environ
     there = {**({} if is_remote else _settings_before()), **own}
-    wanted = dict(SESSION_SETTINGS) if is_remote else {**SESSION_SETTINGS, **SERVER_SETTINGS, **_python(there)}
-    for name, value in wanted.items():
+    for name, value in (SESSION_SETTINGS if is_remote else {**SESSION_SETTINGS, **SERVER_SETTINGS}).items():
         if name not in there:
             builder = builder.config(name, value)
+    if not is_remote:
+        _name_python(there)
     return builder
 
 
-def _python(there: Mapping[str, Any]) -> dict[str, str]:
-    """This script's interpreter for workers on this machine, unless one was named anywhere."""
+def _name_python(there: Mapping[str, Any]) -> None:
+    """Let workers on this machine use this script's interpreter, unless another was named.
+
+    They could not start otherwise: what they are forked from is a module of this package. Spark looks for the name in
+    the environment when the session begins; its own setting is heard by `spark-submit` only.
+    """
     is_local = str(there.get("spark.master", os.environ.get("MASTER", "local"))).startswith("local")
-    is_named = "PYSPARK_PYTHON" in os.environ or any(name in there for name in PYTHON_SETTINGS)
-    return {"spark.pyspark.python": sys.executable} if is_local and not is_named else {}
+    if is_local and "spark.pyspark.python" not in there:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def _settings_before() -> dict[str, str]:

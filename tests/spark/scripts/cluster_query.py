@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ def main(order: dict[str, Any]) -> None:
     out = Path(order["out"])
     builder = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    builder = builder.config("spark.pyspark.python", sys.executable)
+    builder = builder.config("spark.sql.shuffle.partitions", "4")
+    # The executors run elsewhere as far as Spark knows.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     for name, value in order["settings"].items():
         builder = builder.config(name, value)
     spark = ss.configure(builder).getOrCreate()
