@@ -192,7 +192,7 @@ def _ratios_to(best: str, label: str, lines: Lines) -> list[float]:
 
 
 def asymmetric_beats(symmetric: str, *, published: float, least: float, explain: str = "") -> Judge:
-    """The best pair of two different indexes costs at least so many times less than a symmetric one, at every x.
+    """The best pair of two different indexes costs so many times less than a symmetric one, each at its best x.
 
     Args:
         symmetric: Label of the symmetric pair.
@@ -203,18 +203,16 @@ def asymmetric_beats(symmetric: str, *, published: float, least: float, explain:
 
     def judge(lines: Lines) -> Verdict:
         pairs = [label for label in lines if len(label) == len(symmetric) and label[0] != label[1]]
-        ratios: dict[float, tuple[float, str]] = {}
-        for place, point in enumerate(lines[symmetric]):
-            best = min(pairs, key=lambda label: lines[label][place].y)
-            ratios[point.x] = point.y / lines[best][place].y, best
-        holds = all(ratio >= least for ratio, _ in ratios.values())
-        said = ", ".join(f"{ratio:.3g} at {x:g} ({best})" for x, (ratio, best) in ratios.items())
+        costs = {label: min(lines[label], key=lambda point: point.y) for label in (symmetric, *pairs)}
+        best = min(pairs, key=lambda label: costs[label].y)
+        ratio = costs[symmetric].y / costs[best].y
+        told = {label: f"{label} {costs[label].y:.3g} (at {costs[label].x:g})" for label in (symmetric, best)}
         return Verdict(
-            holds,
-            f"{symmetric} costs, in multiples of the best asymmetric pair, {said}; a clear margin is {least:g}."
-            + (f" {explain}." if explain and not holds else ""),
-            {f"{symmetric} : {best} at {x:g}": round(ratio, 3) for x, (ratio, best) in ratios.items()},
-            found=f"{min(ratio for ratio, _ in ratios.values()):.3g}",
+            ratio >= least,
+            f"At their best, {told[symmetric]} costs {ratio:.3g} times as much as {told[best]}; a clear margin is "
+            f"{least:g}." + (f" {explain}." if explain and ratio < least else ""),
+            {f"{symmetric} : {best}": round(ratio, 3)},
+            found=f"{ratio:.3g}",
             published=f"{published:.3g}",
         )
 
