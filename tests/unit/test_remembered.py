@@ -148,7 +148,7 @@ def test_the_lowest_eighth_by_uses_per_byte_makes_room_for_who_is_worth_more() -
 
 def test_a_large_key_leaves_before_a_small_one_that_is_used_as_often() -> None:
     known = master([1, 8] * 500)
-    memory, inside = full_memory(100_000, known, uses=5)
+    memory, inside = full_memory(140_000, known, uses=5)
     was_large = inside % 20 == 10
     assert 0 < was_large.sum() < 500, "all small keys and some large ones fit"
     newcomers = np.setdiff1d(known.codes, inside)[:5]

@@ -25,7 +25,7 @@ import pyarrow as pa
 from semistream.joins.base import Numbers
 from semistream.joins.matching import PairCursor, codes_of
 from semistream.structures.compiled import I64, READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
-from semistream.structures.hash_multimap import HashMultimap
+from semistream.structures.hash_multimap import HashMultimap, SlotsFor, even_slots_for
 from semistream.structures.row_arena import RowArena, can_be_kept
 
 WORK_SHARE = 1 / 16
@@ -81,12 +81,12 @@ def _look_up_until(
     return int(entries.size)
 
 
-def most_entries(bytes_max: int, row_bytes_mean: float) -> int:
-    """The most entries whose index and rows, at the mean size, fit together; the index grows in powers of two."""
+def most_entries(bytes_max: int, row_bytes_mean: float, slots: SlotsFor = even_slots_for) -> int:
+    """The most entries whose index and rows, at the mean size, fit together."""
     low, high = 0, int(bytes_max / (row_bytes_mean + ENTRY_BYTES))
     while low < high:
         middle = (low + high + 1) // 2
-        if HashMultimap.bytes_for(middle) + middle * (ENTRY_BYTES + row_bytes_mean) <= bytes_max:
+        if HashMultimap.bytes_for(middle, slots) + middle * (ENTRY_BYTES + row_bytes_mean) <= bytes_max:
             low = middle
         else:
             high = middle - 1
@@ -96,11 +96,14 @@ def most_entries(bytes_max: int, row_bytes_mean: float) -> int:
 class HeldKeys:
     """Keys of a relation with their rows, inside `bytes_max`."""
 
+    slots_for: SlotsFor = staticmethod(even_slots_for)
+    """How many slots the index has."""
+
     def __init__(
         self, schema: pa.Schema, bytes_max: int, row_bytes_mean: float, entries_max: int | None = None
     ) -> None:
         self._row_bytes_mean = row_bytes_mean
-        most = most_entries(bytes_max, row_bytes_mean) if can_be_kept(schema) else 0
+        most = most_entries(bytes_max, row_bytes_mean, self.slots_for) if can_be_kept(schema) else 0
         self.entries_max = most if entries_max is None else min(most, entries_max)
         self._first, self._count, self._bytes, self._uses = (np.zeros(self.entries_max, np.int32) for _ in range(4))
         fitting = int(bytes_max * WORK_SHARE) // _WORK_BYTES_PER_ENTRY
@@ -111,7 +114,7 @@ class HeldKeys:
         self._index_bytes = 0
         self._arena: RowArena | None = None
         if self.entries_max:
-            self._index = HashMultimap(self.entries_max)
+            self._index = HashMultimap(self.entries_max, self.slots_for)
             self._index_bytes = self.index_bytes_for(self.entries_max)
             self._arena = RowArena(schema, bytes_max - self._index_bytes)
         self._rows_bytes_max = self._arena.bytes_max if self._arena else 0
@@ -235,7 +238,7 @@ class HeldKeys:
 
     def index_bytes_for(self, entries_max: int) -> int:
         """What the index and the counters of so many entries take."""
-        return HashMultimap.bytes_for(entries_max) + entries_max * ENTRY_BYTES
+        return HashMultimap.bytes_for(entries_max, self.slots_for) + entries_max * ENTRY_BYTES
 
     def resize_index(self, entries_max: int) -> None:
         """Change how many keys can be held; those that are held stay."""
@@ -248,7 +251,7 @@ class HeldKeys:
         self._first, self._count, self._bytes, self._uses = arrays
         self.entries_max = entries_max
         del self._index
-        self._index = HashMultimap(entries_max)
+        self._index = HashMultimap(entries_max, self.slots_for)
         self._index_bytes = self.index_bytes_for(entries_max)
         self._index_entries()
 
@@ -256,7 +259,7 @@ class HeldKeys:
         """Change what may be held in all, but not to more than at first; what is held must fit."""
         if self._arena is None:
             return
-        self.resize_index(max(1, most_entries(bytes_max, self._row_bytes_mean)))
+        self.resize_index(max(1, most_entries(bytes_max, self._row_bytes_mean, self.slots_for)))
         self._rows_bytes_max = min(self._arena.bytes_max, max(0, bytes_max - self._index_bytes))
         assert self.rows_bytes <= self._rows_bytes_max, "rows that are held shall not fit"
 

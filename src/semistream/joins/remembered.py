@@ -21,6 +21,7 @@ from semistream.joins.aging import Aging
 from semistream.joins.base import Numbers
 from semistream.joins.held_keys import HeldKeys, most_entries
 from semistream.structures.compiled import F64, I64, READ_I32, VOID, WRITE_BOOL, Array, kernel
+from semistream.structures.hash_multimap import SlotsFor, slots_for
 
 EVICTED_SHARE = 1 / 8
 """Share of what is held that is freed at once: the arena is moved as a whole, so moving must be rare."""
@@ -44,6 +45,9 @@ def _mark_leaving(uses: Array, sizes: Array, price: float, entries_min: int, byt
 
 class RememberedRows(HeldKeys):
     """Keys of a relation with their rows, the best per byte, inside `bytes_max`."""
+
+    # Its memory has one size for long, and every slot that is not needed is room for rows.
+    slots_for: SlotsFor = staticmethod(slots_for)
 
     def __init__(self, schema: pa.Schema, bytes_max: int, row_bytes_mean: float) -> None:
         super().__init__(schema, bytes_max, row_bytes_mean)
@@ -84,7 +88,7 @@ class RememberedRows(HeldKeys):
 
     def resize(self, bytes_max: int) -> None:
         """Change what may be held; the least useful make room."""
-        entries_max = most_entries(bytes_max, self._row_bytes_mean)
+        entries_max = most_entries(bytes_max, self._row_bytes_mean, self.slots_for)
         rows_bytes_max = bytes_max - self.index_bytes_for(max(1, entries_max))
         while len(self) and (len(self) > entries_max or self.rows_bytes > rows_bytes_max):
             self._floor = self._price()

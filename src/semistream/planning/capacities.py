@@ -33,13 +33,14 @@ from semistream.joins.division import WAITING_ROWS_MIN, divide
 from semistream.joins.knowledge import whole_bytes
 from semistream.joins.matching import codes_of
 from semistream.joins.page_lists import PageLists
+from semistream.joins.remembered import RememberedRows
 from semistream.joins.sweeping import BORDER_STEP, REFILL, SweepDivision
 from semistream.joins.tuned_x_hybridjoin import usual_pinned_pages
 from semistream.joins.waiting import WaitingRows
 from semistream.joins.x_hybridjoin import PINNED_PAGES
 from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, Relation
 from semistream.relations.partitioned import partitions_of
-from semistream.structures.hash_multimap import HashMultimap
+from semistream.structures.hash_multimap import HashMultimap, SlotsFor, even_slots_for
 
 Settings = Mapping[str, float]
 """What an operator is built with, by name; what is not named has its usual value."""
@@ -179,7 +180,7 @@ def _without_waiting(algorithm: str, relation: Relation, room: Room, page_rows: 
     page_bytes_max = relation.info.page_bytes_max
     return Sizes(
         page_rows=page_rows,
-        h_r_rows=held_rows(relation, remembered_bytes(relation, room), rows_per_key),
+        h_r_rows=held_rows(relation, remembered_bytes(relation, room), rows_per_key, RememberedRows.slots_for),
         rows_per_step=rows_per_step,
         page_fits=page_bytes_max <= division.batch_bytes,
         sweep_splits=(
@@ -196,14 +197,14 @@ def _sweep_splits(relation: Relation, room: Room, rows_per_key: float) -> tuple[
     division = SweepDivision.of(relation, room.resources())
     if relation.info.page_count < adaptive.SAMPLED_PAGES_MIN or division is None:
         return ()
-    most_bytes = remembered_bytes(relation, room)
+    most_bytes, slots = remembered_bytes(relation, room), RememberedRows.slots_for
     splits: dict[tuple[float, float], None] = {}
     for border in range(round(1 / BORDER_STEP) + 1):
         held_bytes = min(int(border * BORDER_STEP * division.store_bytes), most_bytes)
         waiting_rows = PageLists.rows_fitting(division.store_bytes - held_bytes, room.stream_row_bytes)
         if waiting_rows >= WAITING_ROWS_MIN:
             # Rows come again when one of so many parts is free, so half of it is empty on average.
-            splits[waiting_rows * (1 - 0.5 / REFILL), held_rows(relation, held_bytes, rows_per_key)] = None
+            splits[waiting_rows * (1 - 0.5 / REFILL), held_rows(relation, held_bytes, rows_per_key, slots)] = None
     return tuple(splits)
 
 
@@ -214,21 +215,23 @@ def remembered_bytes(relation: Relation, room: Room) -> int:
     return max(0, min(rows_bytes, whole_bytes(relation)))
 
 
-def held_rows(relation: Relation, held_bytes: int, rows_per_key: float = 1.0) -> float:
-    """Rows of R that H_R holds in so many bytes: whole keys, with their index."""
+def held_rows(
+    relation: Relation, held_bytes: int, rows_per_key: float = 1.0, slots: SlotsFor = even_slots_for
+) -> float:
+    """Rows of R that H_R holds in so many bytes: whole keys, with their index of so many slots."""
     if held_bytes <= 0:
         return 0.0
     row_bytes = max(1.0, relation.info.row_bytes_mean)
-    most = held_keys.most_entries(held_bytes, row_bytes)
+    most = held_keys.most_entries(held_bytes, row_bytes, slots)
     keys = float(most)
     if rows_per_key > 1 and most:
-        keys = min(keys, (held_bytes - most * entry_bytes(most)) / (row_bytes * rows_per_key))
+        keys = min(keys, (held_bytes - most * entry_bytes(most, slots)) / (row_bytes * rows_per_key))
     return min(keys * rows_per_key, float(relation.info.row_count))
 
 
-def entry_bytes(keys: int) -> float:
+def entry_bytes(keys: int, slots: SlotsFor = even_slots_for) -> float:
     """What a key takes in H_R beside its rows, when there are so many."""
-    return HashMultimap.bytes_for(keys) / keys + held_keys.ENTRY_BYTES
+    return HashMultimap.bytes_for(keys, slots) / keys + held_keys.ENTRY_BYTES
 
 
 def predict_for(

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.structures.compiled import I64, READ_I64, VOID, WRITE_BOOL, WRITE_I64, Array, inlined, kernel
-from semistream.structures.hash_multimap import codes_in, home_slot, slots_for
+from semistream.structures.hash_multimap import codes_in, even_slots_for, home_slot
 
 Int64s = npt.NDArray[np.int64]
 
@@ -100,7 +100,7 @@ class CodeSet:
 
 
 def _words_for(half: int) -> int:
-    return slots_for(half) + 1
+    return even_slots_for(half) + 1
 
 
 @inlined

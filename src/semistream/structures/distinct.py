@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.structures.compiled import I64, READ_I64, WRITE_I32, WRITE_I64, Array, kernel
-from semistream.structures.hash_multimap import home_slot, slots_for
+from semistream.structures.hash_multimap import even_slots_for, home_slot
 
 Int64s = npt.NDArray[np.int64]
 
@@ -34,7 +34,7 @@ def distinct(codes: Int64s) -> tuple[Int64s, Int64s]:
         ([10, 30], [1, 0, 1])
     """
     assert len(codes) <= CODES_LIMIT, f"{len(codes)} codes at once; at most {CODES_LIMIT} can be numbered"
-    table = np.zeros(slots_for(len(codes)), dtype=np.int32)
+    table = np.zeros(even_slots_for(len(codes)), dtype=np.int32)
     appeared = np.empty(len(codes), dtype=np.int64)
     numbers = np.empty(len(codes), dtype=np.int64)
     appeared = appeared[: _number(table, codes, appeared, numbers)]

@@ -3,7 +3,7 @@
 The table knows neither rows nor columns. A row number names a place in somebody else's columns; it lies in
 [0, `rows_max`) and stands in the map at most once, so the map can be full but never too full.
 
-Layout. Open addressing with linear probing over a power of two of slots. A slot is two neighbouring int64 words, so
+Layout. Open addressing with linear probing. A slot is two neighbouring int64 words, so
 that a probe usually touches one cache line: the code, and an *entry* that packs the oldest row of the code (upper
 half) with the number of its rows (lower half). The entry `EMPTY` (no head, no rows) marks a free
 slot, whose code word is then never read, and so every int64 is a legal code. The rows of one code form a ring through
@@ -11,8 +11,9 @@ slot, whose code word is then never read, and so every int64 is a legal code. Th
 the count, however many rows one hot code has. A code's last row takes its slot with it: later slots of the cluster
 move back over the hole, there are no tombstones, and the table never slows down with age.
 
-Memory: 16 bytes a slot, 10/7 to 20/7 slots for each row, and 8 bytes a row: between 31 and 54 bytes a row.
-`rows_fitting` finds the best use of a number of bytes, which is not monotonously dense because of the power of two.
+Memory: 16 bytes a slot and 8 bytes a row. Slots are a power of two, 10/7 to 20/7 of them for each row, which makes 31
+to 54 bytes a row, so that a table that changes its size seldom changes its slots; `rows_fitting` finds the best use of
+a number of bytes. Who has memory of one size for good says how many slots there shall be, and `slots_for` is enough.
 
 Traps. The hash is fixed, so that runs repeat; it spreads counters, strides and bit patterns, but somebody who
 chooses codes against it can make probing slow (never wrong). It must also differ from the hash that partitions a
@@ -23,6 +24,7 @@ kernels of the modules that import them, or tables written with one hash are pro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,8 @@ Int64s = npt.NDArray[np.int64]
 EMPTY = -1 << 32
 """The entry of a free slot: head -1, count 0."""
 
+SLOTS_MIN = 2
+
 ABSENT = -1
 """What `_next` holds for a row number that is not in the map."""
 
@@ -58,11 +62,20 @@ _LINK_BYTES = 8  # next and previous, int32 each
 
 
 def slots_for(codes_max: int) -> int:
-    """Return the least power of two of slots that `codes_max` codes fill to at most 7/10.
+    """Return the least number of slots that `codes_max` codes fill to at most 7/10.
 
-    Beyond 0.7 a probe for an absent code passes six slots and more; below it, memory doubles for little speed.
+    Beyond 0.7 a probe for an absent code passes six slots and more; far below it, memory grows for little speed.
     """
-    return 1 << (-(-10 * codes_max // 7) - 1).bit_length()
+    return max(SLOTS_MIN, -(-10 * codes_max // 7))
+
+
+def even_slots_for(codes_max: int) -> int:
+    """The same, rounded up to a power of two."""
+    return 1 << (slots_for(codes_max) - 1).bit_length()
+
+
+SlotsFor = Callable[[int], int]
+"""How many slots a table for so many codes has."""
 
 
 def codes_in(slots: int) -> int:
@@ -81,8 +94,25 @@ def mixed(code: Any) -> Any:
 
 @inlined
 def home_slot(code: Any, mask: Any) -> Any:
-    """Return the slot at which probing for a code begins."""
+    """Return the slot at which probing for a code begins, where slots are a power of two."""
     return np.int64(mixed(code) & np.uint64(mask))
+
+
+@inlined
+def scaled_slot(code: Any, slot_count: Any) -> Any:
+    """Return the slot at which probing for a code begins, for any number of slots below 2^32: no division."""
+    return np.int64(((mixed(code) >> np.uint64(32)) * np.uint64(slot_count)) >> np.uint64(32))
+
+
+@inlined
+def _after(slot: Any, slot_count: Any) -> Any:
+    return slot + 1 if slot + 1 < slot_count else 0
+
+
+@inlined
+def _steps(begin: Any, end: Any, slot_count: Any) -> Any:
+    """Slots from one to another, onwards and round the end."""
+    return end - begin if end >= begin else end - begin + slot_count
 
 
 class HashMultimap:
@@ -98,23 +128,23 @@ class HashMultimap:
         ([1, 1], [0, 2])
     """
 
-    def __init__(self, rows_max: int) -> None:
+    def __init__(self, rows_max: int, slots: SlotsFor = even_slots_for) -> None:
         assert 1 <= rows_max <= ROWS_LIMIT, f"a multimap for {rows_max} rows; 1 to {ROWS_LIMIT} can be numbered"
         self.rows_max = rows_max
-        self._slots = np.empty(2 * slots_for(rows_max), dtype=np.int64)
+        self._slots = np.empty(2 * slots(rows_max), dtype=np.int64)
         self._next = np.empty(rows_max, dtype=np.int32)
         self._previous = np.empty(rows_max, dtype=np.int32)
         self.clear()
 
     @staticmethod
-    def bytes_for(rows_max: int) -> int:
+    def bytes_for(rows_max: int, slots: SlotsFor = even_slots_for) -> int:
         """Return what a map for `rows_max` rows allocates."""
-        return _SLOT_BYTES * slots_for(rows_max) + _LINK_BYTES * rows_max
+        return _SLOT_BYTES * slots(rows_max) + _LINK_BYTES * rows_max
 
     @staticmethod
     def rows_fitting(bytes_max: int) -> int:
         """Return the most rows a map of at most `bytes_max` bytes can have; 0 if not even one."""
-        best, slots = 0, 2
+        best, slots = 0, SLOTS_MIN
         while slots * _SLOT_BYTES < bytes_max:
             best = max(best, min(codes_in(slots), (bytes_max - slots * _SLOT_BYTES) // _LINK_BYTES))
             slots *= 2
@@ -211,46 +241,46 @@ class HashMultimap:
 
 
 @inlined
-def _slot_of(slots: Array, code: Any, mask: Any) -> Any:
+def _slot_of(slots: Array, code: Any, slot_count: Any) -> Any:
     """Return the slot that holds the code, or the free slot where it would stand."""
-    slot = home_slot(code, mask)
+    slot = scaled_slot(code, slot_count)
     while slots[2 * slot + 1] >= 0 and slots[2 * slot] != code:
-        slot = (slot + 1) & mask
+        slot = _after(slot, slot_count)
     return slot
 
 
 @inlined
-def _free_slot(slots: Array, slot: Any, mask: Any) -> None:
+def _free_slot(slots: Array, slot: Any, slot_count: Any) -> None:
     """Empty a slot, moving back those behind it that it would cut off from their homes."""
     hole = slot
-    scan = (slot + 1) & mask
+    scan = _after(slot, slot_count)
     while slots[2 * scan + 1] >= 0:
-        steps_from_home = (scan - home_slot(slots[2 * scan], mask)) & mask
-        if steps_from_home >= ((scan - hole) & mask):
+        steps_from_home = _steps(scaled_slot(slots[2 * scan], slot_count), scan, slot_count)
+        if steps_from_home >= _steps(hole, scan, slot_count):
             slots[2 * hole] = slots[2 * scan]
             slots[2 * hole + 1] = slots[2 * scan + 1]
             hole = scan
-        scan = (scan + 1) & mask
+        scan = _after(scan, slot_count)
     slots[2 * hole + 1] = EMPTY
 
 
 @kernel(VOID(READ_I64, READ_I64, WRITE_I64))
 def _find(slots: Array, codes: Array, entries: Array) -> None:
-    mask = slots.size // 2 - 1
+    slot_count = slots.size // 2
     for i in range(codes.size):
-        entries[i] = slots[2 * _slot_of(slots, codes[i], mask) + 1]
+        entries[i] = slots[2 * _slot_of(slots, codes[i], slot_count) + 1]
 
 
 @kernel(I64(WRITE_I64, WRITE_I32, WRITE_I32, READ_I64, READ_I64))
 def _insert(slots: Array, next_row: Array, previous_row: Array, codes: Array, rows: Array) -> int:
     """Return the number of new codes, or -1 - the position of a row that cannot be inserted."""
-    mask = slots.size // 2 - 1
+    slot_count = slots.size // 2
     codes_new = 0
     for i in range(codes.size):
         row = rows[i]
         if row < 0 or row >= next_row.size or next_row[row] != ABSENT:
             return -1 - i
-        slot = _slot_of(slots, codes[i], mask)
+        slot = _slot_of(slots, codes[i], slot_count)
         entry = slots[2 * slot + 1]
         if entry < 0:
             slots[2 * slot] = codes[i]
@@ -293,13 +323,13 @@ def _write_pairs(next_row: Array, entries: Array, pairs_skip: int, positions: Ar
 @kernel(I64(WRITE_I64, READ_I64, WRITE_I64))
 def _take_entries(slots: Array, codes: Array, entries: Array) -> int:
     """Free the slots of these codes, handing over their entries; return how many codes there were."""
-    mask = slots.size // 2 - 1
+    slot_count = slots.size // 2
     codes_removed = 0
     for i in range(codes.size):
-        slot = _slot_of(slots, codes[i], mask)
+        slot = _slot_of(slots, codes[i], slot_count)
         entries[i] = slots[2 * slot + 1]
         if entries[i] >= 0:
-            _free_slot(slots, slot, mask)
+            _free_slot(slots, slot, slot_count)
             codes_removed += 1
     return codes_removed
 
@@ -307,11 +337,11 @@ def _take_entries(slots: Array, codes: Array, entries: Array) -> int:
 @kernel(I64(WRITE_I64, WRITE_I32, WRITE_I32, READ_I64, READ_I64))
 def _remove_rows(slots: Array, next_row: Array, previous_row: Array, codes: Array, rows: Array) -> int:
     """Return the number of codes that lost their last row, or -1 - the position of a row that is not there."""
-    mask = slots.size // 2 - 1
+    slot_count = slots.size // 2
     codes_removed = 0
     for i in range(codes.size):
         row = rows[i]
-        slot = _slot_of(slots, codes[i], mask)
+        slot = _slot_of(slots, codes[i], slot_count)
         entry = slots[2 * slot + 1]
         if row < 0 or row >= next_row.size or next_row[row] == ABSENT or entry < 0:
             return -1 - i
@@ -319,7 +349,7 @@ def _remove_rows(slots: Array, next_row: Array, previous_row: Array, codes: Arra
         if (after == row) != (entry & _COUNT_BITS == 1):
             return -1 - i
         if after == row:
-            _free_slot(slots, slot, mask)
+            _free_slot(slots, slot, slot_count)
             codes_removed += 1
         else:
             before = previous_row[row]
