@@ -19,10 +19,7 @@ from semistream.errors import InvalidOption
 
 DAEMON = "semistream.spark.daemon"
 
-SERVER_SETTINGS = {"spark.python.daemon.module": DAEMON}
-"""For the side on which workers run; a client of Spark Connect cannot set them."""
-
-SESSION_SETTINGS: dict[str, str] = {}
+SETTING = "spark.python.daemon.module"
 
 
 def configure(builder: Any) -> Any:
@@ -32,7 +29,7 @@ def configure(builder: Any) -> Any:
     they are forked; and they use the interpreter that runs this script, unless another was named. Where the executors
     run on other machines, semistream must be installed in the Python that they use.
 
-    For a session of Spark Connect only settings of sessions are made; the others belong to its server.
+    For a session of Spark Connect nothing is set: this belongs to its server.
 
     Args:
         builder: `SparkSession.builder`, with or without settings of your own.
@@ -51,14 +48,11 @@ def configure(builder: Any) -> Any:
             hint="a session that runs cannot be configured any more",
         )
     own: Mapping[str, Any] = getattr(builder, "_options", {})
-    is_remote = "spark.remote" in own or "SPARK_REMOTE" in os.environ
-    there = {**({} if is_remote else _settings_before()), **own}
-    for name, value in (SESSION_SETTINGS if is_remote else {**SESSION_SETTINGS, **SERVER_SETTINGS}).items():
-        if name not in there:
-            builder = builder.config(name, value)
-    if not is_remote:
-        _name_python(there)
-    return builder
+    if "spark.remote" in own or "SPARK_REMOTE" in os.environ:
+        return builder
+    there = {**_settings_before(), **own}
+    _name_python(there)
+    return builder if SETTING in there else builder.config(SETTING, DAEMON)
 
 
 def _name_python(there: Mapping[str, Any]) -> None:

@@ -4,12 +4,16 @@ Every kernel states its argument types, so that importing a module compiles it (
 row ever waits for a compiler. Arrays that a kernel only reads are declared read-only: NumPy views of Arrow buffers
 are, and a writable array is accepted there too.
 
+Numba takes what it has kept for fresh as long as the file of the kernel has not changed. Kernels here are made of
+helpers from other files of this folder, so what was kept counts only as long as none of them has changed.
+
 Numba refuses `cache=True` where neither the package's directory nor the user's cache directory can be written, as in
 many containers. There a directory of our own under the system's temporary directory is used.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -69,12 +73,32 @@ def _is_writable(place: Path) -> bool:
 _give_numba_a_cache_directory()
 
 
+def _digest_of_sources() -> str:
+    """What changes when any file of this folder does."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_sources = _digest_of_sources()
+
+
 def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile a function for exactly these argument types, releasing the GIL while it runs."""
-    compile_now: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(
-        list(signatures), cache=True, nogil=True, error_model="numpy"
-    )
-    return compile_now
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        kept = dispatcher._cache._cache_file
+        kept._source_stamp = (kept._source_stamp, _sources)
+        for signature in signatures:
+            dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        kernel_: Callable[..., Any] = dispatcher
+        return kernel_
+
+    return compiled
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,8 +18,6 @@ a number of bytes. Who has memory of one size for good says how many slots there
 Traps. The hash is fixed, so that runs repeat; it spreads counters, strides and bit patterns, but somebody who
 chooses codes against it can make probing slow (never wrong). It must also differ from the hash that partitions a
 stream, or the codes of one partition would share their low bits and crowd into a fraction of the slots.
-Numba's cache only looks at the file of a kernel: who changes `mixed` or `home_slot` must also delete the compiled
-kernels of the modules that import them, or tables written with one hash are probed with another.
 """
 
 from __future__ import annotations
