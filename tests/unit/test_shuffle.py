@@ -66,6 +66,12 @@ def test_rows_of_a_rare_key_stay_together() -> None:
         assert len(set(numbers[codes == code].tolist())) <= 1
 
 
+def test_keys_of_a_small_batch_stay_together_although_each_is_a_large_part_of_it() -> None:
+    codes = np.array([1, 2, 1, 2, 1, 3])
+    numbers = spread_by_key(codes, 200)
+    assert len(set(numbers[codes == 1].tolist())) == len(set(numbers[codes == 2].tolist())) == 1
+
+
 @pytest.mark.parametrize("hot_share", [0.3, 0.99, 1.0])
 def test_no_task_gets_much_more_than_its_part_whatever_is_frequent(hot_share: float) -> None:
     rng, tasks = np.random.default_rng(2), 8

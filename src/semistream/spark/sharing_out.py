@@ -24,6 +24,9 @@ from semistream.spark.worker import as_columns
 HOT_PARTS = 4
 """A key with more than a fourth of what a task should get is too much for one."""
 
+HOT_ROWS_MIN = 16
+"""In a small batch every key has a large part, and is still no work for more than one task."""
+
 
 def partition_numbers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     """The body of the Arrow UDF that shares a stream out: key columns in, the hash partition of each row out."""
@@ -56,8 +59,8 @@ def spread_by_key(codes: Numbers, tasks: int) -> Numbers:
     """
     numbers = partition_of(codes, tasks)
     _, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    is_hot = (counts * tasks * HOT_PARTS > len(codes))[inverse]
-    hot = np.flatnonzero(is_hot)
+    is_hot = (counts >= HOT_ROWS_MIN) & (counts * tasks * HOT_PARTS > len(codes))
+    hot = np.flatnonzero(is_hot[inverse])
     numbers[hot] = (numbers[hot] + np.arange(len(hot))) % tasks
     return numbers
 
