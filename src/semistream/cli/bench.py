@@ -108,7 +108,9 @@ def bench_enrich(
 
 @bench.command("cache")
 def bench_cache(
-    accesses: Annotated[str, typer.Option(metavar="N", help="Lookups of each stream; the second half counts.")] = "8M",
+    accesses: Annotated[
+        str, typer.Option(metavar="N", help="Lookups of each stream; the second half counts. 8M take some ten minutes.")
+    ] = "8M",
     seed: Seed = 1,
     json: Json = False,
 ) -> None:

@@ -20,7 +20,7 @@ def cluster(
     batch_rows: Annotated[str, typer.Option(metavar="N", help="Rows of a micro-batch.")] = "400k",
     skew: Annotated[float, typer.Option(min=0, help="Zipf's exponent of the stream; 0 is uniform.")] = 1,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="What each executor may hold.")] = "64MB",
-    batches: Annotated[int, typer.Option(min=2, help="Measured micro-batches; four more come before.")] = 8,
+    batches: Annotated[int, typer.Option(min=2, help="Measured micro-batches; twelve more come before.")] = 8,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="For one cluster, start included.")] = 900,
     seed: Annotated[int, typer.Option(min=0, help="Of all data.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead of a table.")] = False,
