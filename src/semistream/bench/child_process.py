@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -110,6 +112,16 @@ def running(module: str, order: Mapping[str, Any], log: Path, temporary: Path) -
             # Once it was waited for, its number may be another's.
             if process.poll() is None:
                 end_tree(process.pid)
+
+
+@contextmanager
+def scratch_in(out: Path) -> Iterator[Path]:
+    """A folder for the temporary files of children; it is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=out)).resolve()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def report(**facts: Any) -> None:

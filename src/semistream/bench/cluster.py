@@ -11,14 +11,14 @@ slot keeps its JVM and its Python worker busy at the same time, so two executors
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semistream.bench.child_process import running
+from semistream.bench.child_process import running, scratch_in
 from semistream.bench.page_cache import warm
+from semistream.bench.race import MODULE
 from semistream.bench.results import Result, Setting, Status
 from semistream.bench.standalone import Standalone, standalone
 from semistream.bench.watch import Watch
@@ -34,7 +34,6 @@ TASKS_PER_BATCH = 4
 """The same for one executor and for two."""
 
 HEAP_BYTES = 1 << 30
-MODULE = "semistream.bench.contend"
 CONTENDER = "semistream"
 
 
@@ -123,14 +122,10 @@ class _Run:
         self._display.begin(f"A cluster of {name.replace('-', ' ')}")
         logs = (self._plan.out / "logs" / f"cluster-{name}").resolve()
         shutil.rmtree(logs, ignore_errors=True)
-        scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._plan.out)).resolve()
-        try:
-            with standalone(logs, self._workers) as cluster:
-                own = {"scratch": str(scratch), "spark_log": str(logs / "spark.log"), "settings": cluster.settings}
-                with running(MODULE, {**order, **own}, logs / "driver.log", temporary=scratch) as child:
-                    status, note = self._watch.follow(child, lambda _: self._note(cluster))
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with scratch_in(self._plan.out) as scratch, standalone(logs, self._workers) as cluster:
+            own = {"scratch": str(scratch), "spark_log": str(logs / "spark.log"), "settings": cluster.settings}
+            with running(MODULE, {**order, **own}, logs / "driver.log", temporary=scratch) as child:
+                status, note = self._watch.follow(child, lambda _: self._note(cluster))
         found = self._as_result(status, note)
         speed = "" if found.result.rows_per_second is None else f"{thousands(found.result.rows_per_second)} rows/s"
         self._display.end("; ".join(part for part in (speed, note) if part))

@@ -10,8 +10,6 @@ The first two batches are left out: Java compiles, workers start, caches are emp
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from semistream.bench.child_process import running
+from semistream.bench.child_process import running, scratch_in
 from semistream.bench.container import Container, container
 from semistream.bench.contenders.base import Contender
 from semistream.bench.page_cache import chill, warm
@@ -101,21 +99,17 @@ class _Run:
         order = self._order(products)
         self._display.begin(self._title)
         log = self._log()
-        scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._plan.out)).resolve()
-        try:
-            with self._contained() as group:
-                order |= {
-                    "scratch": str(scratch),
-                    "spark_log": str(log.with_suffix(".spark.log")),
-                    "container": str(group.path) if group else None,
-                }
-                log.with_suffix(".spark.log").unlink(missing_ok=True)
-                with running(MODULE, order, log, temporary=scratch) as child:
-                    status, note = self._watch.follow(child, self._show)
-                if status != "ok" and group is not None and group.kills():
-                    note = f"killed by the system: no memory left in the container; {note}"
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with scratch_in(self._plan.out) as scratch, self._contained() as group:
+            order |= {
+                "scratch": str(scratch),
+                "spark_log": str(log.with_suffix(".spark.log")),
+                "container": str(group.path) if group else None,
+            }
+            log.with_suffix(".spark.log").unlink(missing_ok=True)
+            with running(MODULE, order, log, temporary=scratch) as child:
+                status, note = self._watch.follow(child, self._show)
+            if status != "ok" and group is not None and group.kills():
+                note = f"killed by the system: no memory left in the container; {note}"
         result = self._as_result(status, note)
         self._display.end(_in_words(result))
         return result

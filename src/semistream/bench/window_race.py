@@ -11,16 +11,13 @@ counts. Rows a second are those that go in, of both streams.
 from __future__ import annotations
 
 import math
-import shutil
 import statistics
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from semistream.bench.child_process import running
+from semistream.bench.child_process import running, scratch_in
 from semistream.bench.page_cache import warm
 from semistream.bench.race import HEAP_BYTES, WARM_UP_BATCHES, usable_cores
 from semistream.bench.results import CHECKSUM_BITS, Batch, Status
@@ -142,7 +139,7 @@ def check_contenders(kind: Kind, names: Sequence[str]) -> None:
 
 def window_race(plan: WindowPlan, display: Display, clock: Clock) -> Iterator[WindowResult]:
     """Yield the result of each contender, as they come."""
-    with _scratch(plan.out) as folder:
+    with scratch_in(plan.out) as folder:
         events = folder / "events"
         display.begin("Data")
         if plan.kind == "band":
@@ -154,16 +151,6 @@ def window_race(plan: WindowPlan, display: Display, clock: Clock) -> Iterator[Wi
         for contender in plan.contenders:
             warm(events)
             yield _Run(plan, contender, events, display, clock).result()
-
-
-@contextmanager
-def _scratch(out: Path) -> Iterator[Path]:
-    """A folder that is gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=out)).resolve()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Run:
@@ -183,7 +170,7 @@ class _Run:
         log = (plan.out / "logs" / f"window-{plan.kind}-{self._contender}.log").resolve()
         spark_log = log.with_suffix(".spark.log")
         spark_log.unlink(missing_ok=True)
-        with _scratch(plan.out) as scratch:
+        with scratch_in(plan.out) as scratch:
             order = {
                 "contender": self._contender,
                 "events": str(self._events),

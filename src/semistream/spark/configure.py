@@ -25,8 +25,8 @@ SETTING = "spark.python.daemon.module"
 def configure(builder: Any) -> Any:
     """Set what helps enrichments on the builder of a Spark session, and leave alone what is set already.
 
-    Workers start in a fraction of a second instead of some seconds, because everything they import is imported before
-    they are forked; and they use the interpreter that runs this script, unless another was named. Where the executors
+    Workers do not need some seconds each for their imports, because everything is imported before they are forked; and
+    they use the interpreter that runs this script, unless another was named. Where the executors
     run on other machines, semistream must be installed in the Python that they use.
 
     For a session of Spark Connect nothing is set: this belongs to its server.
