@@ -26,7 +26,8 @@ from semistream.lab.workloads.zipf import Zipf
 from tests.support.processes import run_script
 
 SCRIPT = Path(__file__).parents[1] / "spark" / "scripts" / "worker_memory.py"
-STREAM_ROWS, FILES = 160_000, 4
+STREAM_ROWS, FILES = 160_000, 8
+WORKERS = 2
 Integers = npt.NDArray[np.int64]
 
 
@@ -102,7 +103,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
             stream = write_stream(draw(rng, case.relation_rows), folder / f"{name}, {keys}")
             queries.append(common | {"name": f"{name}, {keys}", "stream": stream})
         queries.append(common | {"name": name, "stream": stream, "relation": empty, "way": case.way})
-    return run_script(SCRIPT, json.dumps(queries), log=folder / "log")
+    return run_script(SCRIPT, json.dumps(queries), WORKERS, log=folder / "log")
 
 
 @pytest.mark.parametrize("keys", KEYS)
@@ -111,8 +112,35 @@ def test_workers_hold_no_more_than_the_memory(case: str, keys: str, seen: dict[s
     memory_bytes = CASES[case].memory_bytes
     full, empty = seen[f"{case}, {keys}"], seen[case]
     assert full["way"] == empty["way"] == CASES[case].way
-    assert full["workers"] == empty["workers"] == 2
+    assert full["workers"] == empty["workers"] == WORKERS
 
     taken_bytes = full["peak_bytes"] - empty["peak_bytes"]
     print(f"{case}, {keys}: {format_bytes(max(0, taken_bytes))} of {format_bytes(memory_bytes)}")
     assert taken_bytes <= memory_bytes
+
+
+SHARED = Case(64 * MIB, 800_000, 60, "answers")
+"""Enough for a hot set, and far less than the relation."""
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_however_many_workers_hold_no_more_than_the_memory_together(workers: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(workers)
+    relation, empty = str(tmp_path / "full"), str(tmp_path / "empty")
+    ss.build_relation(products(SHARED.relation_rows, SHARED.text_bytes_max), key="id", out=relation)
+    ss.build_relation(products(0, 60), key="id", out=empty)
+    stream = write_stream(
+        3 * Zipf(SHARED.relation_rows, exponent=0.8).sample(rng, 8 * STREAM_ROWS), tmp_path / "stream"
+    )
+    common = {"memory_bytes": SHARED.memory_bytes, "stream": stream, "way": SHARED.way, "runs": 3}
+    queries = [common | {"name": "full", "relation": relation}, common | {"name": "empty", "relation": empty}]
+    seen = run_script(SCRIPT, json.dumps(queries), workers, log=tmp_path / "log")
+    full, without = seen["full"], seen["empty"]
+    assert full["workers"] == without["workers"] == workers
+    taken_bytes = full["peak_bytes"] - without["peak_bytes"]
+    shared = format_bytes(full["shared_bytes"])
+    print(f"{workers} workers: {format_bytes(max(0, taken_bytes))}, {shared} of it shared")
+    assert taken_bytes <= SHARED.memory_bytes
+    # It was shared, and what was shared was full, so that segments were written anew while they were read.
+    assert full["shared_bytes"] > SHARED.memory_bytes / 3
+    assert without["shared_bytes"] == 0

@@ -1,7 +1,8 @@
 """Processes seen from outside: Python scripts run to their end, the workers of a Spark driver, the memory they hold.
 
 Memory is what a process holds for itself: anonymous pages and shared memory, its fair part of each (PSS). Pages of
-mapped files do not count; they are the system's cache and go when they are needed elsewhere.
+mapped files do not count; they are the system's cache and go when they are needed elsewhere. What processes remember
+together lies in files that are in no cache: they count as a whole, whoever has mapped which part of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -44,13 +46,34 @@ def run_script(script: Path, *arguments: str | Path | int, log: Path) -> dict[st
     return found
 
 
-def held_bytes(pid: int) -> int:
+def held_bytes(pid: int, kinds: tuple[str, ...] = ("Pss_Anon:", "Pss_Shmem:")) -> int:
     """Private and shared-memory bytes of a process; 0 when it is gone."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(kinds))
+
+
+def hot_set_files(of_pid: int | None = None) -> list[Path]:
+    """All files of hot sets of the Spark drivers among the children of a process, by default of this one."""
+    places = [Path("/dev/shm"), Path(tempfile.gettempdir())]
+    process = psutil.Process(of_pid)
+    pids = {process.pid, *(child.pid for child in process.children(recursive=True))}
+    executors = [
+        executor
+        for place in places
+        for executor in place.glob(f"semistream-hot-{os.getuid()}/*")
+        if int(executor.name.split("-")[1]) in pids
+    ]
+    return [Path(folder) / name for top in executors for folder, _, names in os.walk(top) for name in names]
+
+
+def _blocks_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except OSError:
+        return 0
 
 
 def python_workers(of_pid: int | None = None) -> list[int]:
@@ -66,10 +89,17 @@ def python_workers(of_pid: int | None = None) -> list[int]:
 
 
 class PeakMemory:
-    """Watches processes while a block runs: the most they held together, and how many there were."""
+    """Watches processes while a block runs: the most they held together, and how many there were.
 
-    def __init__(self, list_pids: Callable[[], Sequence[int]]) -> None:
+    Files that they share can be named; what of them is mapped is not counted a second time.
+    """
+
+    def __init__(
+        self, list_pids: Callable[[], Sequence[int]], shared: Callable[[], Sequence[Path]] | None = None
+    ) -> None:
         self._list_pids = list_pids
+        self._list_shared = shared
+        self.shared_bytes = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.peak_bytes = 0
@@ -93,4 +123,15 @@ class PeakMemory:
                 pids = self._list_pids()
                 self.processes = max(self.processes, len(pids))
                 list_at_s = time.monotonic() + LIST_EVERY_S
-            self.peak_bytes = max(self.peak_bytes, sum(map(held_bytes, pids)))
+            self.peak_bytes = max(self.peak_bytes, self._held_bytes(pids))
+
+    def _held_bytes(self, pids: Sequence[int]) -> int:
+        if self._list_shared is None:
+            return sum(map(held_bytes, pids))
+        own_bytes, mapped_bytes = (
+            sum(held_bytes(pid, (kind,)) for pid in pids) for kind in ("Pss_Anon:", "Pss_Shmem:")
+        )
+        shared_bytes = sum(map(_blocks_bytes, self._list_shared()))
+        self.shared_bytes = max(self.shared_bytes, shared_bytes)
+        # Where there is no memory for files these lie in a folder, and nothing of them is mapped as shared memory.
+        return own_bytes + max(mapped_bytes, shared_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from semistream.joins.driver import OPEN_ROW_BYTES, Balance, JoinDriver
 from semistream.joins.output import OnMiss, OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.keys import KeyCodec
+from semistream.structures.hot_set import HotSet
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,15 @@ class Run:
     balance: Balance
     stats: JoinStats
     budget: MemoryBudget
+
+
+def no_hot_set(relation: Any) -> HotSet | None:
+    """Nothing is shared."""
+    return None
+
+
+open_hot_set: Callable[[Any], HotSet | None] = no_hot_set
+"""What drivers share their rows through; tests of what is shared put another in its place."""
 
 
 def make_driver(
@@ -41,7 +51,9 @@ def make_driver(
 ) -> tuple[JoinDriver, MemoryBudget]:
     """A driver for a relation that was opened with its key columns."""
     budget = MemoryBudget(memory_bytes)
-    resources = JoinResources(budget, clock or RealClock(), rows_per_step, stream_row_bytes)
+    resources = JoinResources(
+        budget, clock or RealClock(), rows_per_step, stream_row_bytes, hot_set=open_hot_set(relation)
+    )
     join = algorithm_named(algorithm).build(relation, resources, **settings)
     payload = pa.schema([f for f in relation.info.schema if f.name not in relation.info.key])
     codec = KeyCodec([stream_schema.field(name).type for name in on], on)

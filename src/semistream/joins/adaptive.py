@@ -23,14 +23,30 @@ import math
 
 from semistream.errors import BudgetExceeded
 from semistream.joins.access_paths import BYTES_PER_S_MAX, COLD_READS
-from semistream.joins.at_once import OUTPUT_SHARE, READ_SHARE, AnsweringAtOnce, Division
-from semistream.joins.base import JoinResources, SemiStreamJoin, StepOutput, StreamRows
+from semistream.joins.at_once import (
+    OUTPUT_SHARE,
+    PAIRS_SHARE,
+    READ_SHARE,
+    WORK_BYTES_PER_ROW,
+    WORK_SHARE,
+    AnsweringAtOnce,
+    Division,
+)
+from semistream.joins.base import (
+    ANSWER_COPIES,
+    ANSWERED_ROW_BYTES,
+    JoinResources,
+    SemiStreamJoin,
+    StepOutput,
+    StreamRows,
+)
 from semistream.joins.disk_probing import Page
 from semistream.joins.holders import Holders
 from semistream.joins.knowledge import Knowledge, hints_bytes
+from semistream.joins.matching import PAIR_BYTES
 from semistream.joins.page_lists import PageLists
 from semistream.joins.sweeping import REMEMBERED_SHARE, SweepDivision, Sweeping
-from semistream.relations.base import CyclicScan, KeyBatch, PageByKey
+from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, RelationInfo
 from semistream.structures.reserved import return_free_memory
 
 LEAST_BYTES = 8192
@@ -53,10 +69,20 @@ def least_memory_bytes(row_bytes_max: int) -> int:
     return LEAST_BYTES + int(row_bytes_max / min(READ_SHARE, OUTPUT_SHARE))
 
 
+def bytes_wanted_for_steps(info: RelationInfo, rows_per_step: int) -> int:
+    """The budget from which on steps have as many rows as they may, and more would only be for remembered rows."""
+    work_bytes = rows_per_step * WORK_BYTES_PER_ROW / WORK_SHARE
+    pairs_bytes = rows_per_step * PAIR_BYTES / PAIRS_SHARE
+    read_bytes = rows_per_step * info.row_bytes_mean / READ_SHARE
+    output_bytes = rows_per_step * (ANSWERED_ROW_BYTES + ANSWER_COPIES * info.row_bytes_max) / OUTPUT_SHARE
+    return max(least_memory_bytes(info.row_bytes_max), int(max(work_bytes, pairs_bytes, read_bytes, output_bytes)))
+
+
 def remembered_bytes(relation: KeyBatch, resources: JoinResources) -> int:
     """What is left for remembered rows as long as no row waits."""
     limit = resources.budget.limit_bytes
-    return limit - division_of(relation, resources).reserved_bytes - hints_bytes(relation, limit)
+    hints = hints_bytes(relation, limit, resources.hot_set)
+    return limit - division_of(relation, resources).reserved_bytes - hints
 
 
 def division_of(relation: KeyBatch, resources: JoinResources) -> Division:
@@ -86,7 +112,7 @@ class AdaptiveJoin(SemiStreamJoin):
         self._division = division_of(relation, resources)
         self.output_bytes_max = self._division.output_bytes_max
         self._rows_bytes_max = remembered_bytes(relation, resources)
-        self.knowledge = Knowledge(relation, resources.budget, self._rows_bytes_max)
+        self.knowledge = Knowledge(relation, resources.budget, self._rows_bytes_max, resources.hot_set)
         self._holders = Holders.of(resources.budget)
         self._sweeps = self._possible_sweeps()
         self._at_once = AnsweringAtOnce(relation, resources, self._division, self.knowledge, self._holders, self.stats)
@@ -148,6 +174,12 @@ class AdaptiveJoin(SemiStreamJoin):
         """Note how many rows come before all of them must be finished."""
         self._rows_between_ends = self.stats.rows - self._rows_at_end
         self._rows_at_end = self.stats.rows
+
+    def rest(self) -> None:
+        """Share what was learned."""
+        assert self.waiting_rows == 0, "rows wait that may point at what is shared"
+        self._at_once.settle()
+        self.knowledge.rest()
 
     def forget(self) -> None:
         """Drop everything that is remembered, absent keys included."""

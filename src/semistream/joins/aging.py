@@ -12,6 +12,8 @@ explain it and it matters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 PERIOD_MIN, PERIOD_MAX = 20, 640
 """Probes for each entry between two halvings."""
 
@@ -80,6 +82,21 @@ class Aging:
         self.entries = entries
         self._expected_share = None
         self._look_probes = self._look_hits = 0
+
+    def as_numbers(self) -> list[float]:
+        """All that it knows, for whoever goes on in another process; the first is not 0."""
+        expected = -1.0 if self._expected_share is None else self._expected_share
+        seen = (self._probes, self._look_probes, self._look_hits)
+        return [float(self._period), *(float(n) for n in seen), expected, float(self._has_moved)]
+
+    def go_on_from(self, numbers: Sequence[float]) -> None:
+        """Know what another knew; zeros are from nobody."""
+        period, probes, look_probes, look_hits, expected, has_moved = numbers
+        if period:
+            self._period, self._probes = int(period), int(probes)
+            self._look_probes, self._look_hits = int(look_probes), int(look_hits)
+            self._expected_share = None if expected < 0 else expected
+            self._has_moved = bool(has_moved)
 
     def due(self) -> int:
         """How often counts must be halved before they are used again."""

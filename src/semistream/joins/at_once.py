@@ -204,7 +204,7 @@ class AnsweringAtOnce:
         self._missed_rows = self._missed_keys = 0
         """Of the last step for which something was read."""
         self._waiting = 0
-        self._hits: PairCursor | None = None
+        self._hits: list[PairCursor] = []
         self._hit_numbers = NO_NUMBERS
         self._misses: _Misses | None = None
         self._cursor: PairCursor | None = None
@@ -241,15 +241,12 @@ class AnsweringAtOnce:
         self.stats.rows += len(rows)
         self.stats.stream_probes += len(rows)
 
-        remembered = self._knowledge.remembered
-        first, count = remembered.probe(rows.codes)
-        hit = count > 0
-        if hit.all():
+        recalled = self._knowledge.remembered.recall(rows)
+        self._hits = recalled.cursors
+        if recalled.hit.all():
             self._hit_numbers, missed = rows.numbers, None
         else:
-            self._hit_numbers, missed = rows.numbers[hit], ~hit
-        if len(self._hit_numbers):
-            self._hits = remembered.pairs(rows.numbers, first, count)
+            self._hit_numbers, missed = rows.numbers[recalled.hit], ~recalled.hit
         self._misses = self._ask(rows.numbers[missed], rows.codes[missed]) if missed is not None else None
         self.stats.hits += len(self._hit_numbers)
         return len(rows)
@@ -282,16 +279,17 @@ class AnsweringAtOnce:
         pairs_left = self._division.pairs_max
 
         # 1. Stream-probing: rows whose key is remembered.
-        if self._hits is not None:
-            joined.append(self._hits.next(pairs_left))
+        while self._hits and pairs_left > 0:
+            joined.append(self._hits[0].next(pairs_left))
             pairs_left -= len(joined[-1])
-            if self._hits.left == 0:
-                self._hits = None
-                finished.append(self._hit_numbers)
+            if self._hits[0].left == 0:
+                self._hits.pop(0)
+                if not self._hits:
+                    finished.append(self._hit_numbers)
 
         # 2. Disk-probing: what the relation returns, as long as all batches of this step are held anyway in order to
         #    be remembered. Most steps end here, with one batch and the news that there is no other.
-        while self._hits is None and self._misses is not None and pairs_left > 0:
+        while not self._hits and self._misses is not None and pairs_left > 0:
             if self._cursor is None:
                 if joined and not self._holds_all_read:
                     break
@@ -378,5 +376,8 @@ class AnsweringAtOnce:
         self._offered_bytes = 0
         self._holds_all_read = True
         self._holders.read.hold(0)
+        # Nothing is in hand, and sharing takes memory in passing.
+        self._holders.work.hold(0)
+        self._holders.pairs.hold(0)
         self._knowledge.settle()
         self.stats.evicted = self._knowledge.evicted

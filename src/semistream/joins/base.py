@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.clock import Clock
+from semistream.structures.hot_set import HotSet
 
 Numbers = npt.NDArray[np.int64]
 
@@ -102,6 +103,8 @@ class JoinResources:
     """What the driver keeps of a stream row as long as it waits: v_S of the papers."""
     rows_may_wait: bool = True
     """Whether rows can wait for others to come; not where every batch is answered in place before the next one."""
+    hot_set: HotSet | None = None
+    """Rows that are remembered together with other processes, outside of the budget; for operators that can use it."""
 
 
 @dataclass(slots=True)
@@ -188,6 +191,9 @@ class SemiStreamJoin(ABC):
 
     def end_stream(self) -> None:  # noqa: B027 - most operators do the same with or without an end
         """The rows that came so far are all for now: they will be drained before others come."""
+
+    def rest(self) -> None:  # noqa: B027 - most operators share nothing
+        """Nothing waits, and nothing will come for a while: share what was learned, and hold nothing others want."""
 
     def forget(self) -> None:  # noqa: B027 - most operators remember nothing
         """Drop everything that is remembered. Nothing may be waiting."""

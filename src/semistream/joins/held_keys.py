@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from semistream.joins.base import Numbers
 from semistream.joins.matching import PairCursor, codes_of
+from semistream.structures.columns import rows_of
 from semistream.structures.compiled import I64, READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
 from semistream.structures.hash_multimap import HashMultimap, SlotsFor, even_slots_for
 from semistream.structures.row_arena import RowArena, can_be_kept
@@ -157,6 +158,19 @@ class HeldKeys:
         """Rows of each key, by entry; a view."""
         return self._count[: self._entry_count]
 
+    @property
+    def codes(self) -> Numbers:
+        """The code of each key, by entry."""
+        assert self._arena is not None, "nothing is held in an empty memory"
+        return codes_of(self._arena.batch)[self._first[: self._entry_count]]
+
+    @property
+    def rows(self) -> tuple[pa.RecordBatch, Numbers, Numbers]:
+        """All rows, and by entry the first and the number of those of each key; valid until something changes."""
+        assert self._arena is not None, "nothing is held in an empty memory"
+        first, count = (array[: self._entry_count].astype(np.int64) for array in (self._first, self._count))
+        return self._arena.batch, first, count
+
     # Probing ---------------------------------------------------------------------------------------------------------
 
     def probe(self, codes: Numbers) -> tuple[Numbers, Numbers]:
@@ -189,7 +203,7 @@ class HeldKeys:
         sizes = np.empty(len(count), np.int64)
         for part in self._parts(count):
             starts = np.cumsum(count[part]) - count[part]
-            row_bytes = self._arena.bytes_of(batch, _rows_of(first[part], count[part]))
+            row_bytes = self._arena.bytes_of(batch, rows_of(first[part], count[part]))
             np.add.reduceat(row_bytes, starts, out=sizes[part])
         return sizes
 
@@ -209,7 +223,7 @@ class HeldKeys:
         self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, sizes: Numbers, uses: Numbers
     ) -> None:
         assert self._arena is not None, "an arena is needed to hold rows"
-        begin = self._arena.append(batch, _rows_of(first, count))
+        begin = self._arena.append(batch, rows_of(first, count))
         entries = np.arange(self._entry_count, self._entry_count + len(codes), dtype=np.int64)
         self._first[entries] = begin + np.cumsum(count) - count
         self._count[entries] = count
@@ -272,7 +286,7 @@ class HeldKeys:
 
     def _rows_staying(self, stays: npt.NDArray[np.bool_]) -> Iterator[Numbers]:
         for part in self._parts(self.counts):
-            yield _rows_of(self._first[part][stays[part]], self._count[part][stays[part]])
+            yield rows_of(self._first[part][stays[part]], self._count[part][stays[part]])
 
     def _close_gaps(self, array: Counters, stays: npt.NDArray[np.bool_]) -> int:
         """Move what stays to the front; return how many stay."""
@@ -296,12 +310,3 @@ class HeldKeys:
             end = begin + max(1, int(np.searchsorted(until, self.part_entries, side="right")))
             yield slice(begin, end)
             begin = end
-
-
-def _rows_of(first: npt.NDArray[np.integer[Any]], count: npt.NDArray[np.integer[Any]]) -> Numbers:
-    """All row numbers of ranges, one range after the other."""
-    if len(count) == 0 or int(count.max()) == 1:
-        return np.ascontiguousarray(first, dtype=np.int64)
-    ends = np.cumsum(count, dtype=np.int64)
-    rows: Numbers = np.arange(int(ends[-1]), dtype=np.int64) + np.repeat(first - (ends - count), count)
-    return rows

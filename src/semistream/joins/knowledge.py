@@ -17,10 +17,13 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.joins.base import Numbers
-from semistream.joins.remembered import RememberedRows
+from semistream.joins.remembered import Remembered, RememberedRows
+from semistream.joins.shared_rows import SharedRows
 from semistream.relations.base import Relation, RelationInfo
 from semistream.structures.code_set import CODES_MIN, CodeSet
 from semistream.structures.frequency import FrequencySketch
+from semistream.structures.hot_layout import SEGMENTS_MAX, HotLayout
+from semistream.structures.hot_set import HotSet, state_bytes
 
 ABSENT_SHARE, FREQUENCY_SHARE = 1 / 32, 1 / 8
 """Upper bounds, as shares of the budget."""
@@ -33,10 +36,12 @@ NEVER = 2**62
 """The sketch does not age by itself: it is halved together with the uses of remembered keys."""
 
 
-def hints_bytes(relation: Relation, limit_bytes: int) -> int:
-    """What absent keys and frequencies take of a budget."""
+def hints_bytes(relation: Relation, limit_bytes: int, hot_set: HotSet | None = None) -> int:
+    """What absent keys and frequencies take of a budget; a hot set has frequencies of its own."""
     absent_max = CodeSet.codes_fitting(int(limit_bytes * ABSENT_SHARE))
     absent_bytes = CodeSet.bytes_for(absent_max) if absent_max >= CODES_MIN else 0
+    if hot_set is not None:
+        return absent_bytes
     return absent_bytes + FrequencySketch.bytes_for(frequency_counters(relation.info, limit_bytes))
 
 
@@ -49,20 +54,45 @@ def frequency_counters(info: RelationInfo, limit_bytes: int) -> int:
 
 def whole_bytes(relation: Relation) -> int:
     """More than all of R would take: what a memory never needs to exceed."""
-    return int(relation.info.row_count * (relation.info.row_bytes_mean + 128)) + 4096
+    return whole_bytes_of(relation.info)
+
+
+def whole_bytes_of(info: RelationInfo) -> int:
+    """The same for a relation that is not open."""
+    return int(info.row_count * (info.row_bytes_mean + 128)) + 4096
+
+
+def hot_layout(relation: Relation, bytes_max: int) -> tuple[HotLayout, int] | None:
+    """How a hot set of so many bytes is divided, and the counters of its sketch; None where they are too few."""
+    info = relation.info
+    counters = frequency_counters(info, bytes_max)
+    rows_bytes = bytes_max - state_bytes(SEGMENTS_MAX, counters)
+    layout = HotLayout.of(relation.schema, rows_bytes, info.row_bytes_mean, info.row_count)
+    return None if layout is None else (layout, counters)
 
 
 class Knowledge:
-    """Remembered rows, absent keys and frequencies of one relation."""
+    """Remembered rows, absent keys and frequencies of one relation.
 
-    def __init__(self, relation: Relation, budget: MemoryBudget, rows_bytes_max: int) -> None:
+    With a hot set, rows and frequencies are shared with others, and only the nursery and absent keys are charged here.
+    """
+
+    def __init__(
+        self, relation: Relation, budget: MemoryBudget, rows_bytes_max: int, hot_set: HotSet | None = None
+    ) -> None:
         self._bytes_max = min(rows_bytes_max, whole_bytes(relation))
-        self.remembered = RememberedRows(relation.schema, self._bytes_max, relation.info.row_bytes_mean)
+        own = RememberedRows(relation.schema, self._bytes_max, relation.info.row_bytes_mean)
         limit = budget.limit_bytes
-        self._frequency = FrequencySketch(frequency_counters(relation.info, limit), period=NEVER)
+        self.remembered: Remembered
+        if hot_set is None:
+            self.remembered = own
+            self._frequency = FrequencySketch(frequency_counters(relation.info, limit), period=NEVER)
+        else:
+            self.remembered = SharedRows(own, hot_set)
+            self._frequency = hot_set.frequency
         absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
         self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
-        budget.account("absent keys and frequencies").take(hints_bytes(relation, limit))
+        budget.account("absent keys and frequencies").take(hints_bytes(relation, limit, hot_set))
         self._account = budget.account("remembered rows")
         self._charge()
 
@@ -96,10 +126,17 @@ class Knowledge:
         self.remembered.offer(batch, codes, first, count, self._frequency.estimate(codes))
 
     def settle(self) -> None:
-        """Let counts age when it is time, and charge what is held."""
+        """Let counts age when it is time, share what was learned, and charge what is held."""
         if halvings := self.remembered.halvings_due():
             self.remembered.age(halvings)
             self._frequency.halve(halvings)
+        self._charge()
+        self.remembered.share(self._account.free_bytes)
+        self._charge()
+
+    def rest(self) -> None:
+        """Nothing will be asked for a while."""
+        self.remembered.rest(self._account.free_bytes)
         self._charge()
 
     def resize(self, rows_bytes_max: int) -> None:

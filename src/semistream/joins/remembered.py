@@ -8,23 +8,100 @@ Uses age (`aging`), so that a key that was hot yesterday makes room. While there
 full, the lowest eighth (by bytes) has a price, its highest uses per byte; who does not exceed that price is turned away
 without any sorting, and who does makes the lowest eighth leave.
 
+`Remembered` is what a join sees of them. `RememberedRows` are those of one process, and `shared_rows` has those that
+several processes remember together.
+
 Memory: that of `HeldKeys`.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.joins.aging import Aging
-from semistream.joins.base import Numbers
-from semistream.joins.held_keys import HeldKeys, most_entries
+from semistream.joins.base import Numbers, StreamRows
+from semistream.joins.held_keys import Counters, HeldKeys, most_entries
+from semistream.joins.matching import PairCursor
 from semistream.structures.compiled import F64, I64, READ_I32, VOID, WRITE_BOOL, Array, kernel
 from semistream.structures.hash_multimap import SlotsFor, slots_for
 
 EVICTED_SHARE = 1 / 8
 """Share of what is held that is freed at once: the arena is moved as a whole, so moving must be rare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What memory knows of some stream rows."""
+
+    hit: npt.NDArray[np.bool_]
+    """Which of them ask for a key that is remembered."""
+    cursors: list[PairCursor]
+    """Their pairs."""
+
+
+class Remembered(Protocol):
+    """Rows of a relation that are remembered, here or together with others."""
+
+    def __len__(self) -> int:
+        """Keys that are remembered."""
+        ...
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes held by this process alone."""
+        ...
+
+    @property
+    def evicted(self) -> int:
+        """Keys that were remembered and are no more."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is hardly any room left."""
+        ...
+
+    def recall(self, rows: StreamRows) -> Recalled:
+        """What is remembered for these rows. Pairs are valid until `share` or `offer`."""
+        ...
+
+    def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
+        """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay."""
+        ...
+
+    def share(self, free_bytes: int) -> None:
+        """Exchange what was learned with others, if there are any; that may take so many bytes in passing."""
+        ...
+
+    def rest(self, free_bytes: int) -> None:
+        """Nothing will be asked for a while: hold nothing that others wait for."""
+        ...
+
+    def halvings_due(self) -> int:
+        """How often uses must be halved now, and other counts with them; asked once, for it is forgotten then."""
+        ...
+
+    def age(self, halvings: int = 1) -> None:
+        """Halve all uses."""
+        ...
+
+    def marginal_uses_per_byte(self, probes: int) -> float:
+        """How often the least useful that is remembered is asked for in so many probes, for each byte it takes."""
+        ...
+
+    def resize(self, bytes_max: int) -> None:
+        """Change what this process may hold; the least useful make room."""
+        ...
+
+    def clear(self) -> None:
+        """Forget everything."""
+        ...
+
 
 _GOLDEN_RATIO = (5**0.5 - 1) / 2
 
@@ -41,6 +118,34 @@ def _mark_leaving(uses: Array, sizes: Array, price: float, entries_min: int, byt
                 stays[i] = False
                 entries_min -= 1
                 bytes_min -= sizes[i]
+
+
+def price_of(uses: Counters, sizes: Counters, sampled_max: int) -> float:
+    """The highest uses per byte in the lowest eighth, by bytes or by entries, whichever is more; from a sample."""
+    sample = _sample(len(uses), sampled_max)
+    bytes_held = sizes[sample]
+    held = uses[sample] / bytes_held
+    order = np.argsort(held, kind="stable")
+    freed_bytes = np.cumsum(bytes_held[order], dtype=np.int64) * (len(uses) / len(sample))
+    by_bytes = int(np.searchsorted(freed_bytes, int(sizes.sum(dtype=np.int64)) * EVICTED_SHARE, side="left")) + 1
+    leaving = min(max(by_bytes, int(len(sample) * EVICTED_SHARE)), len(sample))
+    return float(held[order[leaving - 1]])
+
+
+def _sample(count: int, sampled_max: int) -> Numbers:
+    """All entries if they are few, otherwise some that are spread evenly and without a period."""
+    if count <= sampled_max:
+        return np.arange(count, dtype=np.int64)
+    places = np.arange(sampled_max) * _GOLDEN_RATIO % 1
+    return (places * count).astype(np.int64)
+
+
+def staying(uses: Counters, sizes: Counters, price: float) -> npt.NDArray[np.bool_]:
+    """Who stays when room is made at this price: all but about an eighth."""
+    stays = np.ones(len(uses), np.bool_)
+    bytes_min = int(int(sizes.sum(dtype=np.int64)) * EVICTED_SHARE)
+    _mark_leaving(uses, sizes, price, int(len(uses) * EVICTED_SHARE), bytes_min, stays)
+    return stays
 
 
 class RememberedRows(HeldKeys):
@@ -62,6 +167,23 @@ class RememberedRows(HeldKeys):
         self._probes_counted += len(codes)
         self._aging.note(len(codes), int(np.count_nonzero(count)))
         return first, count
+
+    def recall(self, rows: StreamRows) -> Recalled:
+        """What is remembered for these rows."""
+        first, count = self.probe(rows.codes)
+        hit = count > 0
+        return Recalled(hit, [self.pairs(rows.numbers, first, count)] if hit.any() else [])
+
+    def keep_some(self, stays: npt.NDArray[np.bool_]) -> None:
+        """Let all entries go that do not stay; whoever comes next finds room for nothing."""
+        self.keep(stays)
+        self._floor = 0.0
+
+    def share(self, free_bytes: int) -> None:
+        """There is nobody to share with."""
+
+    def rest(self, free_bytes: int) -> None:
+        """Nothing is held that others wait for."""
 
     def halvings_due(self) -> int:
         """How often uses must be halved now, and other counts with them; asked once, for it is forgotten then."""
@@ -125,25 +247,7 @@ class RememberedRows(HeldKeys):
             self.keep(self._staying())
 
     def _price(self) -> float:
-        """The highest uses per byte in the lowest eighth, by bytes or by entries, whichever is more; from a sample."""
-        sample = self._sample()
-        bytes_held = self.sizes[sample]
-        held = self.uses[sample] / bytes_held
-        order = np.argsort(held, kind="stable")
-        freed_bytes = np.cumsum(bytes_held[order], dtype=np.int64) * (len(self) / len(sample))
-        by_bytes = int(np.searchsorted(freed_bytes, self.rows_bytes * EVICTED_SHARE, side="left")) + 1
-        leaving = min(max(by_bytes, int(len(sample) * EVICTED_SHARE)), len(sample))
-        return float(held[order[leaving - 1]])
-
-    def _sample(self) -> Numbers:
-        """All entries if they are few, otherwise some that are spread evenly and without a period."""
-        if len(self) <= self.part_entries:
-            return np.arange(len(self), dtype=np.int64)
-        places = np.arange(self.part_entries) * _GOLDEN_RATIO % 1
-        return (places * len(self)).astype(np.int64)
+        return price_of(self.uses, self.sizes, self.part_entries)
 
     def _staying(self) -> npt.NDArray[np.bool_]:
-        stays = np.ones(len(self), np.bool_)
-        entries, bytes_ = int(len(self) * EVICTED_SHARE), int(self.rows_bytes * EVICTED_SHARE)
-        _mark_leaving(self.uses, self.sizes, self._floor, entries, bytes_, stays)
-        return stays
+        return staying(self.uses, self.sizes, self._floor)

@@ -145,7 +145,7 @@ class Sweeping:
         """Codes that the rows of the page in hand have asked for."""
         self._answers: PairCursor | None = None
         self._answered = NO_NUMBERS
-        self._hits: PairCursor | None = None
+        self._hits: list[PairCursor] = []
         self._hit_numbers = NO_NUMBERS
         self.is_ending = False
         """Whether no more rows are wanted, because this way has turned out to be the dearer one."""
@@ -166,7 +166,7 @@ class Sweeping:
     @property
     def wants_rows(self) -> bool:
         """Whether there is room for rows and nothing in hand."""
-        if self._page is not None or self._hits is not None or len(self._hit_numbers):
+        if self._page is not None or len(self._hit_numbers):
             return False
         if self.is_ending:
             return len(self.lists) == 0
@@ -182,11 +182,8 @@ class Sweeping:
         self.stats.rows += len(rows)
         self.stats.stream_probes += len(rows)
         self._round.rows += len(rows)
-        remembered = self._knowledge.remembered
-        first, count = remembered.probe(rows.codes)
-        missed = count == 0
-        if not missed.all():
-            self._hits = remembered.pairs(rows.numbers, first, count)
+        recalled = self._knowledge.remembered.recall(rows)
+        missed, self._hits = ~recalled.hit, recalled.cursors
         absent = self._note_missed(rows.codes, missed)
         self._hit_numbers = rows.numbers[~missed | absent]
         self.stats.hits += len(self._hit_numbers)
@@ -224,11 +221,14 @@ class Sweeping:
         finished: list[Numbers] = []
         pairs_left = self._division.pairs_max
         if len(self._hit_numbers):
-            if self._hits is not None:
-                joined.append(self._hits.next(pairs_left))
-            if self._hits is None or self._hits.left == 0:
+            while self._hits and pairs_left > 0:
+                joined.append(self._hits[0].next(pairs_left))
+                pairs_left -= len(joined[-1])
+                if self._hits[0].left == 0:
+                    self._hits.pop(0)
+            if not self._hits:
                 finished.append(self._hit_numbers)
-                self._hits, self._hit_numbers = None, NO_NUMBERS
+                self._hit_numbers = NO_NUMBERS
         else:
             page = self._page or self._next_page()
             while pairs_left > 0 and self._answer_more(page):

@@ -16,10 +16,10 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-ROWS_IN, SEAT, BYTES_HELD, CARRIES_ROW = range(4)
+ROWS_IN, SEAT, BYTES_HELD, SHARED_BYTES, CARRIES_ROW = range(5)
 """Positions in the list; five counts for each lookup follow."""
 
-_HEAD = 4
+_HEAD = 5
 
 LOOKUP_COUNTS = ("matched", "unmatched", "null_keys", "hits", "reads")
 
@@ -42,13 +42,16 @@ class BatchCounts:
     rows_in: int
     seat: int
     bytes_held: int
+    """By the worker alone."""
+    shared_bytes: int
+    """By all workers together."""
     carries_row: bool
     """False for a row that exists only to carry counts."""
     lookups: list[LookupCounts]
 
     def as_list(self) -> list[int]:
         """The counts in the order of the positions above."""
-        numbers = [self.rows_in, self.seat, self.bytes_held, int(self.carries_row)]
+        numbers = [self.rows_in, self.seat, self.bytes_held, self.shared_bytes, int(self.carries_row)]
         for lookup in self.lookups:
             numbers += astuple(lookup)
         return numbers
@@ -101,12 +104,13 @@ def observed(counts: Column, lookup_names: list[str], workers: int, kept: Column
 
 
 def _bytes_held(counts: Column, workers: int) -> Column:
-    """The most bytes held by all workers that took part: the peak of each seat, added up."""
+    """The most bytes held by all workers that took part: what they share, and the peak of each seat, added up."""
     from pyspark.sql import functions as F
 
+    shared = F.coalesce(F.max(counts[SHARED_BYTES]), F.lit(0))
     if workers == 0:
-        return F.coalesce(F.max(counts[BYTES_HELD]), F.lit(0))
+        return shared + F.coalesce(F.max(counts[BYTES_HELD]), F.lit(0))
     # A worker without a seat stands for as many of them as can run at a time.
     seats = [(seat, 1) for seat in range(workers)] + [(-1, workers)]
     peaks = [F.coalesce(F.max(F.when(counts[SEAT] == seat, counts[BYTES_HELD])), F.lit(0)) * n for seat, n in seats]
-    return sum(peaks[1:], start=peaks[0])
+    return sum(peaks, start=shared)

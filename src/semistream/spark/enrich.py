@@ -23,6 +23,7 @@ from semistream.budget import parse_bytes
 from semistream.errors import InvalidOption, check_option_names
 from semistream.relations.handle import Lookup, RelationHandle
 from semistream.spark import worker
+from semistream.spark.clearing_up import clear_up_after
 from semistream.spark.counts import observed
 from semistream.spark.crossing import (
     ColumnsBody,
@@ -107,6 +108,7 @@ def enrich(
         shuffle=shuffle,
     )
     ensure_workers_can_import(df.sparkSession)
+    clear_up_after(df.sparkSession, plan, is_streaming=df.isStreaming)
     lookups = [p.lookup for p in plan.lookups]
     lookup_names = metric_names(lookups)
     label = name or "_".join(("enrich", *lookup_names))
@@ -199,6 +201,7 @@ def lookup(
         shuffle="never",
     )
     ensure_workers_can_import(session)
+    clear_up_after(session, plan, is_streaming=False)
     struct = struct_of(plan.lookups[0])
     if relation.unique:
         function = arrow_udf(_checking(worker.structs(plan), relation), struct)

@@ -38,7 +38,7 @@ def is_connect(session: SparkSession) -> bool:
 
 def ensure_workers_can_import(session: SparkSession) -> None:
     """Make the workers use an interpreter that has this package, or say what to set."""
-    if not is_connect(session) and _runs_here(session) and "PYSPARK_PYTHON" not in os.environ:
+    if not is_connect(session) and workers_run_here(session) and "PYSPARK_PYTHON" not in os.environ:
         context: Any = session.sparkContext
         context.pythonExec = sys.executable
         return
@@ -49,14 +49,15 @@ def ensure_workers_can_import(session: SparkSession) -> None:
     _checked.add(identity)
 
 
-def _runs_here(session: SparkSession) -> bool:
+def workers_run_here(session: SparkSession) -> bool:
+    """Whether the Python workers are processes of this machine for sure."""
     return str(session.conf.get("spark.master", "")).startswith("local")
 
 
 def _configured_python_is_ours(session: SparkSession) -> bool:
     """Whether workers on this machine surely start the interpreter that runs this script."""
     configured = os.environ.get("PYSPARK_PYTHON")
-    if is_connect(session) or configured is None or not _runs_here(session):
+    if is_connect(session) or configured is None or not workers_run_here(session):
         return False
     found = shutil.which(configured)
     if found is None or not os.path.samefile(found, sys.executable):

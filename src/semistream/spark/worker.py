@@ -1,12 +1,11 @@
 """What runs inside Spark's Python workers.
 
 A worker process serves many tasks, one after the other, and keeps what it remembers between them: a table from
-enrichment to `_Served` lives as long as the process. What is remembered is a hint, never the truth, so a killed worker
-costs time and nothing else.
+enrichment to `_Served` lives as long as the process. Most of it is shared with the other workers of the executor
+(`hot_sets`) and outlives them all. What is remembered is a hint, never the truth, so a killed worker costs time and
+nothing else.
 
-At the start of a task each relation is pinned to one version. In a streaming query the first task of a micro-batch to
-get there decides, by a lease in the relation's directory; all others, and any replay of the batch, read the lease. In
-a batch query the version was pinned when it was planned.
+At the start of a task each relation is pinned to one version (`served_lookup`).
 
 Where an algorithm joins by hash partition, the stream was shared out before (`sharing_out`), and a task joins the rows
 of one partition with that partition alone. A worker remembers rows of the partition it served last. Spark hands tasks
@@ -19,32 +18,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
-from semistream.budget import MemoryBudget
 from semistream.clock import RealClock
-from semistream.joins.balance import Balance
-from semistream.joins.base import JoinResources
-from semistream.joins.driver import JoinDriver
-from semistream.joins.output import OutputColumns
-from semistream.joins.registry import algorithm_named
-from semistream.relations.arrow_file.directory import RelationDirectory
-from semistream.relations.arrow_file.leases import pin_version
-from semistream.spark.counts import BatchCounts, LookupCounts, counts_column
-from semistream.spark.plan import EnrichPlan, LookupPlan
-from semistream.spark.seats import NO_SEAT, leave_seat, take_seat
-from semistream.spark.versions import newest_fitting_version
+from semistream.spark.counts import BatchCounts, counts_column
+from semistream.spark.plan import EnrichPlan
+from semistream.spark.seats import leave_seat, take_seat
+from semistream.spark.served_lookup import ServedLookup
 
 IDLE_S_MAX = 60.0
 """An enrichment that got no task for this long is forgotten when another one gets a task."""
-
-SEATLESS_SHARE = 1 / 8
-"""Part of a worker's memory that is set aside for joining without a seat; more only where a row would not fit."""
 
 _clock = RealClock()
 _served: dict[str, _Served] = {}
@@ -59,10 +47,10 @@ def answers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     """The body of the Arrow UDF behind `enrich`: key columns in, a struct of structs out."""
 
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        served = _serve(plan, rows_may_wait=False)
-        for batch in batches:
-            for columns in served.cut(as_columns(batch)):
-                yield served.answer(columns)
+        with _serving(plan, rows_may_wait=False) as served:
+            for batch in batches:
+                for columns in served.cut(as_columns(batch)):
+                    yield served.answer(columns)
 
     return run
 
@@ -71,10 +59,10 @@ def structs(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     """The body of the Arrow UDF behind `lookup` for unique keys: key columns in, one struct a row out."""
 
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        served = _serve(plan, rows_may_wait=False)
-        for batch in batches:
-            for columns in served.cut(as_columns(batch)):
-                yield served.structs(columns)[0]
+        with _serving(plan, rows_may_wait=False) as served:
+            for batch in batches:
+                for columns in served.cut(as_columns(batch)):
+                    yield served.structs(columns)[0]
 
     return run
 
@@ -83,10 +71,10 @@ def lists(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     """The body of the Arrow UDF behind `lookup` for keys that repeat: key columns in, a list of structs a row out."""
 
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        served = _serve(plan, rows_may_wait=False)
-        for batch in batches:
-            for columns in served.cut(as_columns(batch)):
-                yield served.lists(columns)
+        with _serving(plan, rows_may_wait=False) as served:
+            for batch in batches:
+                for columns in served.cut(as_columns(batch)):
+                    yield served.lists(columns)
 
     return run
 
@@ -95,13 +83,13 @@ def rows(plan: EnrichPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
     """The body of `mapInArrow` behind `enrich`: rows in, joined rows out."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        served = _serve(plan, rows_may_wait=True)
         schema: pa.Schema | None = None
-        for batch in batches:
-            schema = batch.schema
-            yield from served.push(batch)
-        if schema is not None:
-            yield from served.drain(schema)
+        with _serving(plan, rows_may_wait=True) as served:
+            for batch in batches:
+                schema = batch.schema
+                yield from served.push(batch)
+            if schema is not None:
+                yield from served.drain(schema)
 
     return run
 
@@ -110,20 +98,20 @@ def rows_by_partition(plan: EnrichPlan) -> Callable[[Iterator[pa.RecordBatch]], 
     """As `rows`, for batches whose last column is the hash partition of each row."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        served = _serve(plan, rows_may_wait=True)
         schema: pa.Schema | None = None
         partition: int | None = None
-        for batch in batches:
-            stream = batch.select(batch.schema.names[:-1])
-            for number, of_partition in _split_by_partition(stream, batch.column(batch.num_columns - 1)):
-                if number != partition:
-                    if schema is not None:
-                        yield from served.drain(schema)
-                    served.turn_to_partition(number)
-                    partition, schema = number, stream.schema
-                yield from served.push(of_partition)
-        if schema is not None:
-            yield from served.drain(schema)
+        with _serving(plan, rows_may_wait=True) as served:
+            for batch in batches:
+                stream = batch.select(batch.schema.names[:-1])
+                for number, of_partition in _split_by_partition(stream, batch.column(batch.num_columns - 1)):
+                    if number != partition:
+                        if schema is not None:
+                            yield from served.drain(schema)
+                        served.turn_to_partition(number)
+                        partition, schema = number, stream.schema
+                    yield from served.push(of_partition)
+            if schema is not None:
+                yield from served.drain(schema)
 
     return run
 
@@ -147,17 +135,27 @@ def as_columns(batch: Any) -> tuple[pa.Array, ...]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _serve(plan: EnrichPlan, *, rows_may_wait: bool) -> _Served:
+@contextmanager
+def _serving(plan: EnrichPlan, *, rows_may_wait: bool) -> Iterator[_Served]:
+    """Serve a task, and share what was learned when it is done."""
+    served = _served_by(plan, rows_may_wait=rows_may_wait)
+    served.begin_task()
+    try:
+        yield served
+    finally:
+        served.end_task()
+
+
+def _served_by(plan: EnrichPlan, *, rows_may_wait: bool) -> _Served:
     now_s = _clock.now_s()
     # What is divided for answers in one piece does not serve for rows that wait.
     served_id = f"{plan.id}-{'rows' if rows_may_wait else 'answers'}"
     for other_id in [i for i, other in _served.items() if now_s - other.used_at_s > IDLE_S_MAX and i != served_id]:
-        leave_seat(other_id, _served.pop(other_id).seat)
+        _served.pop(other_id).close(other_id)
     if served_id not in _served:
         _served[served_id] = _Served(served_id, plan, rows_may_wait)
     served = _served[served_id]
     served.used_at_s = now_s
-    served.begin_task()
     return served
 
 
@@ -169,12 +167,17 @@ class _Served:
         workers = plan.workers or os.cpu_count() or 1
         self.seat = take_seat(served_id, workers)
         self.used_at_s = 0.0
-        worker_bytes = plan.memory_bytes / workers
         self._lookups = [
-            _ServedLookup(p, int(worker_bytes * p.memory_share), self.seat, plan.batch_rows, rows_may_wait)
-            for p in plan.lookups
+            ServedLookup(plan, number, self.seat, rows_may_wait=rows_may_wait, clock=_clock)
+            for number in range(len(plan.lookups))
         ]
         self._rows_in = 0
+
+    def close(self, served_id: str) -> None:
+        """Let go of everything."""
+        leave_seat(served_id, self.seat)
+        for lookup in self._lookups:
+            lookup.close()
 
     def begin_task(self) -> None:
         """Pin every relation to the version that this task must see, and start from a clean slate."""
@@ -184,6 +187,11 @@ class _Served:
         for lookup in self._lookups:
             lookup.begin_task(query_id, batch_id)
         self._rows_in = 0
+
+    def end_task(self) -> None:
+        """Share what was learned, whether the task ends well or not."""
+        for lookup in self._lookups:
+            lookup.end_task()
 
     def turn_to_partition(self, number: int) -> None:
         """Join the rows that follow with this hash partition of the relation; no row waits."""
@@ -260,116 +268,9 @@ class _Served:
             rows_in=self._rows_in,
             seat=self.seat,
             bytes_held=sum(lookup.budget.peak_bytes for lookup in self._lookups),
+            shared_bytes=sum(lookup.shared_bytes for lookup in self._lookups),
             carries_row=carries_row,
             lookups=[lookup.counts() for lookup in self._lookups],
         )
         self._rows_in = 0
         return counts.as_list()
-
-
-class _ServedLookup:
-    """One lookup in this process, at one version of its relation."""
-
-    def __init__(self, plan: LookupPlan, lookup_bytes: int, seat: int, batch_rows: int, rows_may_wait: bool) -> None:
-        self.plan = plan
-        self._rows_may_wait = rows_may_wait
-        # What a worker without a seat may hold; those with one have no less.
-        self._seatless_bytes = max(
-            int(lookup_bytes * SEATLESS_SHARE), plan.least_memory_bytes(plan.lookup.relation.info.version)
-        )
-        self._memory_bytes = self._seatless_bytes if seat == NO_SEAT else lookup_bytes - self._seatless_bytes
-        self._batch_rows = batch_rows if batch_rows > 0 else 10_000
-        self._pinned: tuple[int, tuple[int, int] | None] = (-1, None)
-        """The version that this task must see, and its edition."""
-        self._version = -1
-        self._edition: tuple[int, int] | None = None
-        self._partition: int | None = None
-        self._info = plan.lookup.relation.info
-        self.driver: JoinDriver
-        self.budget: MemoryBudget
-
-    def begin_task(self, query_id: str | None, batch_id: str | None) -> None:
-        """Pin the version that this task must see, and open it unless the task will say which partition."""
-        handle = self.plan.lookup.relation
-        directory = RelationDirectory(handle.path)
-        version = handle.info.version
-        if query_id is not None and batch_id is not None:
-            version = pin_version(
-                directory, query_id, int(batch_id), lambda: newest_fitting_version(self.plan, self._seatless_bytes)
-            )
-        self._pinned = version, directory.edition(version)
-        if not self.plan.is_by_partition:
-            self.be_open(None)
-
-    def be_open(self, partition: int | None) -> None:
-        """Open the pinned version, or one partition of it, unless it is open; drop what a failed task left behind."""
-        version, edition = self._pinned
-        # Rows that are gone from the directory stay readable where they are open.
-        is_open = (version, partition) == (self._version, self._partition) and edition in (self._edition, None)
-        if not is_open or not self.driver.is_idle:
-            self._open(version, partition)
-            self._edition = edition
-        self._counted = self._totals()
-
-    @property
-    def answer_rows_max(self) -> int:
-        """Rows whose answers surely fit the memory together."""
-        info = self._info
-        return self.driver.answer_rows_max(info.row_bytes_max * max(1, info.rows_per_code_max))
-
-    def _open(self, version: int, partition: int | None) -> None:
-        if self._version >= 0:
-            # What was remembered of the last version must be free before anything of the next one is held.
-            del self.driver, self.budget
-            self._version = -1
-        whole = self.plan.open(version)
-        relation = whole if partition is None else whole.partitions[partition]
-        self._info = relation.info
-        self.budget = MemoryBudget(self._memory_bytes)
-        row_bytes = self.plan.stream_row_bytes
-        resources = JoinResources(self.budget, _clock, self._batch_rows, row_bytes, self._rows_may_wait)
-        join = algorithm_named(self.plan.algorithm).build(relation, resources)
-        output = OutputColumns(
-            self.plan.payload,
-            self.plan.lookup.output_names,
-            self.plan.verify_key,
-            self.plan.on_miss,
-            self.plan.defaults,
-        )
-        self.driver = JoinDriver(join, self.plan.codec, output, self.budget)
-        self._version, self._partition = version, partition
-
-    def structs(self, keys: Sequence[pa.Array]) -> pa.Array:
-        """One struct a row, null where nothing was found and nothing takes its place."""
-        aligned = self.driver.align(keys)
-        if not aligned.columns:
-            return _structs_of_nothing(aligned.matched)
-        mask = None
-        if self.plan.on_miss != "default" and not aligned.matched.all():
-            mask = pa.array(~aligned.matched)
-        return pa.StructArray.from_arrays(aligned.columns, names=list(self.plan.lookup.output_names), mask=mask)
-
-    def lists(self, keys: Sequence[pa.Array]) -> pa.Array:
-        """A list of structs a row, empty where nothing was found."""
-        grouped = self.driver.group(keys)
-        if grouped.columns:
-            structs = pa.StructArray.from_arrays(grouped.columns, names=list(self.plan.lookup.output_names))
-        else:
-            structs = _structs_of_nothing(np.ones(int(grouped.offsets[-1]), np.bool_))
-        return pa.ListArray.from_arrays(pa.array(grouped.offsets, pa.int32()), structs)
-
-    def counts(self) -> LookupCounts:
-        """What was counted since the last call."""
-        before, self._counted = self._counted, self._totals()
-        return LookupCounts(*(int(n) for n in np.subtract(self._counted, before)))
-
-    def _totals(self) -> tuple[int, ...]:
-        balance: Balance = self.driver.balance
-        stats = self.driver.join.stats
-        return (balance.matched, balance.unmatched, balance.null_keys, stats.hits, stats.reads)
-
-
-def _structs_of_nothing(valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """Structs without a field, for a relation that is nothing but its key; from no columns Arrow makes no rows."""
-    validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.struct([]), len(valid), [validity], children=[])

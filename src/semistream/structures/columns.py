@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -211,6 +212,15 @@ def copy_fixed(view: ColumnView, width: int, rows: Rows, places: Rows, target: n
         copy_pairs(view.data, rows, places, target)
     else:
         copy_values(view.data, rows, places, target)
+
+
+def rows_of(first: npt.NDArray[np.integer[Any]], count: npt.NDArray[np.integer[Any]]) -> Rows:
+    """Return all row numbers of ranges, one range after the other."""
+    if len(count) == 0 or int(count.max()) == 1:
+        return np.ascontiguousarray(first, dtype=np.int64)
+    ends = np.cumsum(count, dtype=np.int64)
+    rows: Rows = np.arange(int(ends[-1]), dtype=np.int64) + np.repeat(first - (ends - count), count)
+    return rows
 
 
 def row_bytes(batch: pa.RecordBatch, rows: Rows) -> Rows:

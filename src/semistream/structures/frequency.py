@@ -61,7 +61,8 @@ _ROW_3 = np.uint64(0xAEF17502108EF2D9)
 class FrequencySketch:
     """Recent frequencies of codes; `counters` is the number of counters in each of four rows.
 
-    About as many counters as there are codes that matter. When the counts must be exact, use a dictionary.
+    About as many counters as there are codes that matter. When the counts must be exact, use a dictionary. A `table`
+    that several processes map makes them count together; a count that two of them raise at once is raised once.
 
     Example:
         >>> seen = FrequencySketch(1024)
@@ -70,12 +71,13 @@ class FrequencySketch:
         [2, 0, 1]
     """
 
-    def __init__(self, counters: int, *, period: int | None = None) -> None:
+    def __init__(self, counters: int, *, period: int | None = None, table: npt.NDArray[np.uint8] | None = None) -> None:
         assert 1 <= counters <= COUNTERS_LIMIT, f"a sketch with {counters} counters in each row; 1 to {COUNTERS_LIMIT}"
         assert period is None or period >= 1, "a period must have at least one addition"
         self.counters = counters
         self.period = ADDITIONS_PER_COUNTER * counters if period is None else period
-        self._table = np.zeros(ROWS * counters, dtype=np.uint8)
+        self._table = np.zeros(ROWS * counters, dtype=np.uint8) if table is None else table
+        assert len(self._table) == ROWS * counters, "a table of another size was given"
         self._additions = 0
 
     @staticmethod

@@ -1,0 +1,268 @@
+"""Rows that several processes remember together: a hot set, and before it a nursery of one's own.
+
+What a process has read lies in its *nursery*, which is `RememberedRows` with little memory, until it has gathered
+enough to be worth the work; then it becomes the writer of the hot set, if nobody else is, and moves those of its keys
+there that are worth more than what they push out. What is not worth it stays, as long as the nursery has no better use
+for its room. Who cannot become the writer tries again later: nobody waits.
+
+The rules are those of `RememberedRows`, applied to each segment. Keys compete by uses per byte. Uses of keys in the hot
+set are counted there, by all processes; those of all other keys in a sketch that they share as well, whether the key
+was found in somebody's nursery or nowhere. Both are halved by whoever writes, by the rules of `aging`, for which the
+writers keep a common memory. A segment that is full is written anew, without its lowest eighth; what was not asked for
+once since counts were forgotten leaves as well.
+
+Work: a segment is written only for as many bytes as are worth it, and few segments are written anew at a time.
+
+Memory: the nursery's, and while moving what the caller says is free.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.joins.aging import ALL, Aging
+from semistream.joins.base import Numbers, StreamRows
+from semistream.joins.matching import PairCursor
+from semistream.joins.remembered import Recalled, RememberedRows, price_of, staying
+from semistream.structures.frequency import FrequencySketch
+from semistream.structures.hot_set import HotSet, HotSetWriter
+
+SHARED_AT, SHARED_AT_REST = 1 / 2, 1 / 4
+"""Part of the nursery's places that new keys must have taken before they are moved to the hot set."""
+
+SEGMENT_SHARE = 1 / 4
+"""Part of what the nursery holds for a segment on average that is worth writing to it."""
+
+REWRITES_MAX = 4
+"""Segments that are written anew at a time."""
+
+CANDIDATE_BYTES, RESIDENT_BYTES = 96, 48
+"""What moving takes for a key in the nursery, and for one in a segment that is written anew."""
+
+SAMPLED_MAX = 4096
+"""Keys of a segment from which the price of its room is taken."""
+
+_log = logging.getLogger(__name__)
+
+
+class SharedRows:
+    """What this process remembers together with others."""
+
+    def __init__(self, nursery: RememberedRows, hot: HotSet) -> None:
+        self._nursery = nursery
+        self._hot = hot
+        self._fresh_keys = 0
+        """Keys that came to the nursery since it was looked through."""
+        self._turn = 0
+        self._moved_keys = 0
+        self._dropped_keys = 0
+        self._is_lost = False
+        """Whether the hot set cannot be used for now."""
+
+    # As a join sees it -----------------------------------------------------------------------------------------------
+
+    @property
+    def frequency(self) -> FrequencySketch:
+        """How often keys were asked for that the hot set lacks."""
+        return self._hot.frequency
+
+    def __len__(self) -> int:
+        """Keys that are remembered, by this process and by all."""
+        return len(self._nursery) + self._hot.key_count
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes held by this process alone."""
+        return self._nursery.used_bytes
+
+    @property
+    def evicted(self) -> int:
+        """Keys that were remembered and are no more, as far as this process made them go."""
+        return self._nursery.evicted - self._moved_keys + self._dropped_keys
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the nursery has hardly any room left."""
+        return self._nursery.is_full
+
+    def recall(self, rows: StreamRows) -> Recalled:
+        """What is remembered for these rows, in the hot set or in the nursery."""
+        if not self._begun():
+            return self._nursery.recall(rows)
+        table = self._hot.table
+        first, count = table.probe(rows.codes)
+        hit = count > 0
+        hits = int(np.count_nonzero(hit))
+        self._hot.note(len(rows), hits)
+        cursors = [PairCursor(table.batch, rows.numbers, first, count)] if hits else []
+        if hits < len(rows):
+            missed = np.flatnonzero(~hit)
+            numbers, codes = rows.numbers[missed], rows.codes[missed]
+            first, count = self._nursery.probe(codes)
+            found = count > 0
+            if found.any():
+                self.frequency.add(codes[found])
+                cursors.append(self._nursery.pairs(numbers, first, count))
+                hit[missed[found]] = True
+        return Recalled(hit, cursors)
+
+    def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
+        """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay."""
+        nursery = self._nursery
+        keys_before = len(nursery) + nursery.evicted
+        nursery.offer(batch, codes, first, count, uses)
+        self._fresh_keys += len(nursery) + nursery.evicted - keys_before
+
+    def share(self, free_bytes: int) -> None:
+        """See what others have added, and move what has gathered."""
+        if self._hot.is_open:
+            self._hot.look()
+            self._move_if_due(SHARED_AT, free_bytes)
+
+    def rest(self, free_bytes: int) -> None:
+        """Move what has gathered, and let others take the place of segments."""
+        if self._hot.is_open:
+            self._move_if_due(SHARED_AT_REST, free_bytes)
+            self._hot.end()
+        self._is_lost = False
+
+    def halvings_due(self) -> int:
+        """None: who writes halves all counts, those of the nursery are not used."""
+        return 0
+
+    def age(self, halvings: int = 1) -> None:
+        """Halve the uses of the nursery."""
+        self._nursery.age(halvings)
+
+    def marginal_uses_per_byte(self, probes: int) -> float:
+        """How often the least useful in the nursery is asked for in so many probes, for each byte it takes."""
+        return self._nursery.marginal_uses_per_byte(probes)
+
+    def resize(self, bytes_max: int) -> None:
+        """Change what the nursery may hold."""
+        self._nursery.resize(bytes_max)
+
+    def clear(self) -> None:
+        """Forget everything, for all; what another is just writing escapes."""
+        self._nursery.clear()
+        self._fresh_keys = 0
+        if self._begun():
+            with self._hot.writing() as writer:
+                for segment in range(self._hot.layout.segments if writer else 0):
+                    writer.drop(segment)  # type: ignore[union-attr]
+
+    def _begun(self) -> bool:
+        """Whether the hot set can be read; where it cannot, the nursery must do until the next rest."""
+        if not self._hot.is_open and not self._is_lost:
+            try:
+                self._hot.begin()
+            except OSError as problem:
+                _log.warning("the hot set in %s cannot be used for now: %s", self._hot.folder, problem)
+                self._is_lost = True
+        return self._hot.is_open
+
+    # Moving ----------------------------------------------------------------------------------------------------------
+
+    def _move_if_due(self, due_share: float, free_bytes: int) -> None:
+        if self._fresh_keys <= self._nursery.entries_max * due_share:
+            return
+        try:
+            with self._hot.writing() as writer:
+                if writer is not None:
+                    self._age_all(writer)
+                    self._move(writer, free_bytes)
+                    self._fresh_keys = 0
+        except OSError as problem:
+            # A disk that is full, a folder that was removed: others may have more luck, and so may we the next time.
+            _log.warning("the hot set in %s could not be written: %s", self._hot.folder, problem)
+            self._fresh_keys = 0
+
+    def _age_all(self, writer: HotSetWriter) -> None:
+        """Halve all counts when it is time, as `Knowledge` does for one process."""
+        aging = Aging(writer.layout.segments * writer.layout.entries_max)
+        memo = writer.memo
+        aging.go_on_from(memo[:6].tolist())
+        aging.note(*writer.take_tally())
+        if halvings := aging.due():
+            writer.halve(min(halvings, ALL))
+        memo[:6] = aging.as_numbers()
+
+    def _move(self, writer: HotSetWriter, free_bytes: int) -> None:
+        """Move the best of the nursery's keys, to the segments that gain most by it first."""
+        chosen = self._in_turn(free_bytes // 2 // CANDIDATE_BYTES)
+        if len(chosen) == 0:
+            return
+        table = self._hot.table
+        codes = self._nursery.codes[chosen]
+        segments = table.segments_of(codes)
+        batch, first, count = self._nursery.rows
+        first, count = first[chosen], count[chosen]
+        uses = self.frequency.estimate(codes)
+        sizes = table.sizes_of(batch, first, count)
+        # Another may have moved the same key.
+        leaves = table.probe(codes, use=0)[1] > 0
+        wanted = ~leaves & (uses / sizes > writer.floors[segments])
+        worth_bytes = SEGMENT_SHARE * self._nursery.rows_bytes_max / writer.layout.segments
+        waiting_bytes = np.bincount(segments[wanted], sizes[wanted], writer.layout.segments)
+        gain = np.bincount(segments[wanted], uses[wanted], writer.layout.segments)
+        rewrites_max = REWRITES_MAX if free_bytes // 2 >= RESIDENT_BYTES * writer.layout.entries_max else 0
+        order = np.flatnonzero(wanted)
+        order = order[np.argsort(segments[order], kind="stable")]
+        ends = np.searchsorted(segments[order], np.arange(writer.layout.segments), side="right")
+        for segment in np.argsort(-gain, kind="stable").tolist():
+            if waiting_bytes[segment] < worth_bytes:
+                continue
+            own = order[ends[segment - 1] if segment else 0 : ends[segment]]
+            own = own[np.argsort(-(uses[own] / sizes[own]), kind="stable")]
+            fitting = _fitting(writer.room(segment), sizes[own])
+            if fitting < len(own) and rewrites_max > 0 and writer.may_rewrite:
+                rewrites_max -= self._make_room(writer, segment, uses[own[fitting:]] / sizes[own[fitting:]])
+                own = own[uses[own] / sizes[own] > writer.floors[segment]]
+                fitting = _fitting(writer.room(segment), sizes[own])
+            own = np.sort(own[:fitting])
+            if len(own):
+                writer.append(segment, batch, first[own], count[own], uses[own])
+                leaves[own] = True
+        self._let_go(chosen[leaves])
+
+    def _in_turn(self, count_max: int) -> Numbers:
+        """The nursery's keys, or some of them, others each time."""
+        count = len(self._nursery)
+        if count <= count_max:
+            return np.arange(count, dtype=np.int64)
+        self._turn = (self._turn + count_max) % count
+        return np.sort((self._turn + np.arange(max(0, count_max), dtype=np.int64)) % count)
+
+    def _make_room(self, writer: HotSetWriter, segment: int, scores: npt.NDArray[np.float64]) -> int:
+        """Set the price of room in a segment, and write it anew if anyone pays more; return how many were."""
+        table = self._hot.table
+        first, count = table.entries(segment)
+        if len(first) == 0:
+            return 0
+        sizes = table.sizes_of(table.batch, first, count).astype(np.int32)
+        uses = table.uses[first]
+        price = price_of(uses, sizes, SAMPLED_MAX)
+        writer.set_floor(segment, price)
+        if not bool(np.any(scores > price)):
+            return 0
+        # At no price at all, nothing was asked for since counts were forgotten.
+        stays = staying(uses, sizes, price) if price > 0 else uses > 0
+        self._dropped_keys += len(stays) - int(np.count_nonzero(stays))
+        writer.rewrite(segment, first[stays], count[stays])
+        return 1
+
+    def _let_go(self, entries: Numbers) -> None:
+        self._moved_keys += len(entries)
+        stays = np.ones(len(self._nursery), np.bool_)
+        stays[entries] = False
+        self._nursery.keep_some(stays)
+
+
+def _fitting(room: tuple[int, int], sizes: Numbers) -> int:
+    """How many of these keys, from the first on, there is room for."""
+    room_bytes, room_keys = room
+    return min(int(np.searchsorted(np.cumsum(sizes), room_bytes, side="right")), room_keys)

@@ -1,0 +1,58 @@
+"""What the driver does so that nothing is left of the hot sets of its queries, as far as they lie on its node.
+
+A worker does not learn that it was the last. The driver does: it hears when a streaming query has ended, and it is
+asked when it ends itself. Both only matter where the workers run on the driver's machine, and on classic Spark, whose
+driver has the JVM at hand. Elsewhere what is not used is removed by the next enrichment on the node (`hot_sets`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from semistream.spark.environment import is_connect, workers_run_here
+from semistream.spark.hot_sets import remove_hot_sets_of_executor, remove_hot_sets_of_query
+from semistream.spark.memory_parts import shares_rows
+from semistream.spark.plan import EnrichPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_seen: set[tuple[str, bool]] = set()
+
+
+class _EndOfQueries(StreamingQueryListener):
+    """Removes what a query used when it has ended."""
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing is there yet."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """It is still in use."""
+
+    def onQueryIdle(self, event: Any) -> None:
+        """It will be used again."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Remove what nobody else uses."""
+        remove_hot_sets_of_query(str(event.id))
+
+
+def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: bool) -> None:
+    """See to it that hot sets are removed when a streaming query ends, and when this process does."""
+    if is_connect(session) or not workers_run_here(session) or not shares_rows(plan):
+        return
+    context: Any = session.sparkContext
+    for kind in {False, is_streaming}:
+        if (context.applicationId, kind) in _seen:
+            continue
+        _seen.add((context.applicationId, kind))
+        if kind:
+            session.streams.addListener(_EndOfQueries())
+        else:
+            # The JVM was started by this process, or has started it.
+            jvm = getattr(context._gateway, "proc", None)
+            atexit.register(remove_hot_sets_of_executor, jvm.pid if jvm is not None else os.getppid())

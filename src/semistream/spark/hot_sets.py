@@ -1,0 +1,236 @@
+"""Where the hot sets of an executor's workers lie, and who clears them away.
+
+```
+/dev/shm/semistream-hot-1000/        of this user alone; the temporary directory where there is no room in memory
+  4026531836-7130-881203/            an executor: namespace, process, and when it began
+    3f9a…-0/                         an enrichment, and which of its lookups
+      v7-1763280000123-4096/         a version of the relation: the hot set
+      queries/<query id>             the streaming queries that use it
+```
+
+An executor is the JVM above its Python workers; its workers come and go, and all of them find what those before have
+remembered. One version has files at a time: whoever opens another first removes the one before, and does without a hot
+set as long as somebody still reads that.
+
+Folders are cleared away by whoever opens a hot set on the same node, once their executor is gone or nobody has used
+them for `UNUSED_S_MAX`; by the driver, when a query has ended or it ends itself, as far as they lie on its node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from semistream.clock import wall_time_s
+from semistream.joins.knowledge import hot_layout
+from semistream.relations.base import Relation
+from semistream.structures.hot_removal import STATE, remove_hot_set
+from semistream.structures.hot_set import HotSet
+
+SHARED_MEMORY = Path("/dev/shm")
+UNUSED_S_MAX = 600.0
+QUERIES = "queries"
+ANCESTORS_MAX = 3
+"""Processes between a worker and its executor at most: a daemon that forks workers."""
+
+Edition = tuple[int, int] | None
+
+
+class HotSets:
+    """The hot sets of one lookup, one version at a time."""
+
+    def __init__(self, plan_id: str, lookup_number: int, bytes_max: int) -> None:
+        self._name = f"{plan_id}-{lookup_number}"
+        self._bytes_max = bytes_max
+
+    def open(self, relation: Relation, version: int, edition: Edition, query_id: str | None) -> HotSet | None:
+        """Open the hot set of a version; None where there is none, or not as long as another version is read."""
+        division = hot_layout(relation, self._bytes_max)
+        if division is None:
+            return None
+        try:
+            root = _root(self._bytes_max)
+            if root is None:
+                return None
+            _clear_away(root)
+            executor = root / executor_name()
+            folder = executor / self._name
+            for level in (executor, folder):
+                level.mkdir(mode=0o700, exist_ok=True)
+            identity = "-".join(str(part) for part in (f"v{version}", *(edition or ())))
+            if query_id is not None:
+                (folder / QUERIES).mkdir(mode=0o700, exist_ok=True)
+                (folder / QUERIES / query_id).touch()
+            if not _removed(other for other in _hot_sets_in(folder) if other.name != identity):
+                return None
+            return HotSet(folder / identity, *division, identity=f"{self._name} {identity}")
+        except OSError:
+            # No room, no permission, too few addresses: each worker remembers for itself.
+            return None
+
+
+def executor_name() -> str:
+    """What tells the executor of this worker from all others that were and will be on this node."""
+    pid = os.getppid()
+    above = pid
+    for _ in range(ANCESTORS_MAX):
+        name, parent = _name_and_parent(above)
+        if name == "java":
+            pid = above
+            break
+        above = parent
+    return f"{_namespace()}-{pid}-{_began(pid)}"
+
+
+def remove_hot_sets_of_query(query_id: str) -> None:
+    """Remove what a streaming query used that has ended, unless another uses it as well."""
+    for root in _roots():
+        for used in root.glob(f"*/*/{QUERIES}/{query_id}"):
+            with contextlib.suppress(OSError):
+                used.unlink()
+                if not any(used.parent.iterdir()):
+                    _remove_enrichment(used.parent.parent)
+
+
+def remove_hot_sets_of_executor(pid: int) -> None:
+    """Remove everything of an executor on this node that ends with this process."""
+    for root in _roots():
+        for executor in root.glob(f"{_namespace()}-{pid}-*"):
+            _remove_executor(executor)
+
+
+# Places --------------------------------------------------------------------------------------------------------------
+
+
+def _candidates() -> list[Path]:
+    return [SHARED_MEMORY, Path(tempfile.gettempdir())]
+
+
+def _name_of_root() -> str:
+    return f"semistream-hot-{os.getuid()}"
+
+
+def _root(bytes_max: int) -> Path | None:
+    """A folder of our own where there is room: in memory if possible. All workers come to the same result."""
+    for place in _candidates():
+        root = place / _name_of_root()
+        if _is_ours(root):
+            # It was found to have room before, and by now we may have filled it.
+            return root
+        with contextlib.suppress(OSError):
+            status = os.statvfs(place)
+            if status.f_bavail * status.f_frsize > 2 * bytes_max:
+                root.mkdir(mode=0o700)
+        if _is_ours(root):
+            return root
+    return None
+
+
+def _roots() -> Iterator[Path]:
+    for place in _candidates():
+        if _is_ours(place / _name_of_root()):
+            yield place / _name_of_root()
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is a folder, and nobody else can put anything into it."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+
+
+def _hot_sets_in(enrichment: Path) -> Iterator[Path]:
+    for folder in enrichment.iterdir():
+        if folder.name != QUERIES:
+            yield folder
+
+
+# Clearing away -------------------------------------------------------------------------------------------------------
+
+
+def _clear_away(root: Path) -> None:
+    """Remove what dead executors have left, and what nobody has used for long."""
+    for executor in root.iterdir():
+        namespace, pid, began = (*executor.name.split("-"), "", "")[:3]
+        if namespace == _namespace() and (not pid.isdecimal() or _began(int(pid)) != began):
+            _remove_executor(executor)
+            continue
+        # Of executors in other containers nothing is known but when they used their files.
+        for enrichment in executor.iterdir():
+            if all(_unused_s(folder) > UNUSED_S_MAX for folder in _hot_sets_in(enrichment)):
+                _remove_enrichment(enrichment)
+        with contextlib.suppress(OSError):
+            executor.rmdir()
+
+
+def _unused_s(hot_set: Path) -> float:
+    try:
+        return wall_time_s() - (hot_set / STATE).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _removed(hot_sets: Iterable[Path]) -> bool:
+    """Remove hot sets as far as nobody reads them; return whether all are gone."""
+    return [folder for folder in hot_sets if not remove_hot_set(folder)] == []
+
+
+def _remove_enrichment(enrichment: Path) -> None:
+    if _removed(_hot_sets_in(enrichment)):
+        shutil.rmtree(enrichment, ignore_errors=True)
+
+
+def _remove_executor(executor: Path) -> None:
+    for enrichment in executor.iterdir():
+        _remove_enrichment(enrichment)
+    with contextlib.suppress(OSError):
+        executor.rmdir()
+
+
+# Processes -----------------------------------------------------------------------------------------------------------
+
+
+def _namespace() -> str:
+    """In which space process ids are counted; containers may share a place and not that."""
+    try:
+        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        return "0"
+
+
+def _stat_of(pid: int) -> tuple[str, list[str]]:
+    """The name of a process, and what the system says of it from its state on."""
+    text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    # The name stands in parentheses, and may contain any.
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    return name, rest.split()
+
+
+def _name_and_parent(pid: int) -> tuple[str, int]:
+    try:
+        name, rest = _stat_of(pid)
+    except OSError:
+        return "", 0
+    return name, int(rest[1])
+
+
+def _began(pid: int) -> str:
+    """When a process began, "0" where that cannot be known; "" when there is none."""
+    try:
+        return _stat_of(pid)[1][19]
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except OSError:
+        pass
+    return "0"

@@ -1,0 +1,81 @@
+"""How the memory of an executor is divided among its Python workers and what they hold together.
+
+There are as many workers at work as the executor has task slots, and each needs memory of its own: for the rows of a
+step, what it has just read, its output. What is left is for remembered rows. They are held once for all workers, in a
+*hot set*, where there is enough for one; otherwise each worker gets its part of everything and remembers for itself.
+
+Spark may start more workers than tasks run at a time. For each that works there may be one without a seat (`seats`),
+which gets less, but never less than it needs for the largest row.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from semistream.budget import MIB
+from semistream.joins.adaptive import bytes_wanted_for_steps
+from semistream.joins.knowledge import whole_bytes_of
+from semistream.relations.base import RelationInfo
+from semistream.spark.plan import EnrichPlan, LookupPlan
+
+SEATLESS_SHARE = 1 / 8
+"""What a worker without a seat gets, as a share of what one with a seat has; more only where a row would not fit."""
+
+HOT_ALGORITHM = "adaptive"
+
+HOT_SHARE_MIN = 0.4
+"""What remembered rows get of the memory at least where they are held together."""
+
+HOT_BYTES_MIN = 8 * MIB
+"""A hot set is cut into segments, and each of their columns begins with a page of its own: with fewer bytes they would
+be mostly air."""
+
+SMALL_SHARE = 1 / 4
+"""A relation that fits into this part of a worker's own memory is remembered there: nothing is gained by sharing it."""
+
+BATCH_ROWS = 10_000
+"""Rows that are worked on at once where Spark sets no limit to its Arrow batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryParts:
+    """Bytes for one lookup."""
+
+    seat_bytes: int
+    """For a worker that has a seat."""
+    seatless_bytes: int
+    """For one that has none."""
+    hot_bytes: int
+    """For what all of them remember together; 0 where each remembers for itself."""
+
+    def shares(self, info: RelationInfo) -> bool:
+        """Whether workers remember rows of such a relation together."""
+        return self.hot_bytes > 0 and whole_bytes_of(info) > self.seat_bytes * SMALL_SHARE
+
+
+def memory_parts(enrichment: EnrichPlan, plan: LookupPlan) -> MemoryParts:
+    """Divide what an executor has for one of the lookups of an enrichment among its workers."""
+    workers = enrichment.workers or os.cpu_count() or 1
+    executor_bytes = enrichment.memory_bytes * plan.memory_share
+    batch_rows = enrichment.batch_rows if enrichment.batch_rows > 0 else BATCH_ROWS
+    info = plan.lookup.relation.info
+    least_bytes = plan.least_memory_bytes(info.version)
+    own_bytes = int(executor_bytes / workers)
+    seatless_bytes = max(int(own_bytes * SEATLESS_SHARE), least_bytes)
+    alone = MemoryParts(own_bytes - seatless_bytes, seatless_bytes, 0)
+    if plan.algorithm != HOT_ALGORITHM:
+        return alone
+
+    most_bytes = int(own_bytes * (1 - HOT_SHARE_MIN))
+    seat_bytes = min(bytes_wanted_for_steps(info, batch_rows), int(most_bytes / (1 + SEATLESS_SHARE)))
+    seatless_bytes = max(int(seat_bytes * SEATLESS_SHARE), least_bytes)
+    hot_bytes = int(executor_bytes) - workers * (seat_bytes + seatless_bytes)
+    if seat_bytes < least_bytes or seat_bytes + seatless_bytes > most_bytes or hot_bytes < HOT_BYTES_MIN:
+        return alone
+    return MemoryParts(seat_bytes, seatless_bytes, hot_bytes)
+
+
+def shares_rows(enrichment: EnrichPlan) -> bool:
+    """Whether workers remember rows of any of its relations together."""
+    return any(memory_parts(enrichment, p).shares(p.lookup.relation.info) for p in enrichment.lookups)

@@ -1,0 +1,29 @@
+"""A query that is enriched and then waits to be killed: run by `tests/spark/test_hot_set.py`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import semistream as ss
+
+
+def main(relation: str, ready: Path) -> None:
+    """Enrich some rows, say so, and wait."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF").getOrCreate()
+    enriched = ss.enrich(spark.range(50_000), ss.relation(relation), on="id", memory="32MB")
+    enriched.write.format("noop").mode("overwrite").save()
+    ready.touch()
+    if len(sys.argv) > 3:
+        time.sleep(2)
+        spark.stop()
+        return
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
