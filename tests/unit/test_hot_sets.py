@@ -175,6 +175,8 @@ def planned(handle: RelationHandle, **changed: object) -> EnrichPlan:
         "algorithm": "adaptive",
         "on_miss": "null",
         "defaults": None,
+        "tasks": 1,
+        "shuffle": "never",
     }
     return make_plan(pa.schema([("id", pa.int64())]), [handle.on()], **{**options, **changed})  # type: ignore[arg-type]
 

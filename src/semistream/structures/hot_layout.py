@@ -189,7 +189,7 @@ def _header_bytes(schema: pa.Schema) -> int:
 
 
 def _most_entries(bytes_max: int, entry_bytes: float, most: int) -> int:
-    """The most keys whose index and rows, at the mean size, fit together; the index grows in powers of two."""
+    """The most keys whose index and rows, at the mean size, fit together."""
     low, high = 0, min(most, max(0, int(bytes_max / entry_bytes)))
     while low < high:
         middle = (low + high + 1) // 2

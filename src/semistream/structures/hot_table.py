@@ -37,7 +37,7 @@ from semistream.structures.columns import (
     set_bits,
     view_of,
 )
-from semistream.structures.compiled import I64, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
+from semistream.structures.compiled import I64, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, inlined, kernel
 from semistream.structures.hash_multimap import mixed
 from semistream.structures.hot_layout import (
     APPENDING,
@@ -57,10 +57,16 @@ USES_MAX = 2**30
 PART_ROWS = 16_384
 """Rows that are copied at a time: what that takes in passing is small."""
 
-_COUNT_BITS = 0xFFFFFFFF
+_COUNT_BITS = _LOWER_HALF = 0xFFFFFFFF
 
 Allocate = Callable[[int, int], None]
 """Makes sure that bytes of a file, from here to there, can be written."""
+
+
+@inlined
+def _slot(bits: Any, slot_count: Any) -> Any:
+    """The slot at which probing begins, by the lower half of a hash: the upper one has chosen the segment."""
+    return np.int64(((bits & np.uint64(_LOWER_HALF)) * np.uint64(slot_count)) >> np.uint64(32))
 
 
 @kernel(VOID(READ_I64, I64, WRITE_I64))
@@ -69,32 +75,32 @@ def _segments_of(codes: Array, segments: int, out: Array) -> None:
         out[i] = np.int64((mixed(codes[i]) >> np.uint64(32)) & np.uint64(segments - 1))
 
 
-@kernel(VOID(READ_I64, WRITE_I32, READ_I64, READ_I64, I64, I64, I64, WRITE_I64, WRITE_I64))
+@kernel(VOID(READ_I64, WRITE_I32, READ_I64, READ_I64, I64, I64, I64, I64, WRITE_I64, WRITE_I64))
 def _probe(
     slots: Array,
     uses: Array,
     visible: Array,
     codes: Array,
     slots_per_segment: int,
-    rows_per_segment: int,
+    slots_stride: int,
+    rows_stride: int,
     use: int,
     out_first: Array,
     out_count: Array,
 ) -> None:
-    mask = np.uint64(slots_per_segment - 1)
     segments_mask = np.uint64(visible.size - 1)
     for i in range(codes.size):
         ahead = mixed(codes[min(i + FETCH_AHEAD_ROWS, codes.size - 1)])
         ahead_segment = np.int64((ahead >> np.uint64(32)) & segments_mask)
-        fetch(slots, 2 * (ahead_segment * slots_per_segment + np.int64(ahead & mask)))
+        fetch(slots, 2 * (ahead_segment * slots_stride + _slot(ahead, slots_per_segment)))
         code = codes[i]
         bits = mixed(code)
         segment = np.int64((bits >> np.uint64(32)) & segments_mask)
         rows = visible[segment]
         out_first[i] = 0
         out_count[i] = 0
-        slot = np.int64(bits & mask)
-        begin = segment * slots_per_segment
+        slot = _slot(bits, slots_per_segment)
+        begin = segment * slots_stride
         # A table that is all garbage ends, too.
         for _ in range(slots_per_segment if rows > 0 else 0):
             entry = slots[2 * (begin + slot) + 1]
@@ -103,26 +109,26 @@ def _probe(
             first = entry >> 32
             count = entry & _COUNT_BITS
             if slots[2 * (begin + slot)] == code and first >= 0 and first + count <= rows:
-                place = segment * rows_per_segment + first
+                place = segment * rows_stride + first
                 out_first[i] = place
                 out_count[i] = count
                 if use > 0 and uses[place] < USES_MAX:
                     uses[place] += use
                 break
-            slot = np.int64(np.uint64(slot + 1) & mask)
+            slot = slot + 1 if slot + 1 < slots_per_segment else 0
 
 
 @kernel(I64(WRITE_I64, READ_I64, READ_I64, READ_I64))
 def _insert(slots: Array, codes: Array, first: Array, count: Array) -> int:
     """Write entries into the slots of one segment; the codes are not there. Return how many were written."""
-    mask = np.uint64(slots.size // 2 - 1)
+    slot_count = slots.size // 2
     for i in range(codes.size):
-        slot = np.int64(mixed(codes[i]) & mask)
+        slot = _slot(mixed(codes[i]), slot_count)
         passed = 0
         while slots[2 * slot + 1] != 0:
-            slot = np.int64(np.uint64(slot + 1) & mask)
+            slot = slot + 1 if slot + 1 < slot_count else 0
             passed += 1
-            if passed > slots.size:
+            if passed > slot_count:
                 return i
         slots[2 * slot] = codes[i]
         slots[2 * slot + 1] = (first[i] << 32) | count[i]
@@ -188,7 +194,8 @@ class HotTable:
         """The first row of each code in `batch` and how many there are, 0 for one that is not there; count its use."""
         first, count = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
         layout = self.layout
-        _probe(self._slots, self.uses, self._visible, codes, layout.slots, layout.rows_stride, use, first, count)
+        strides = layout.slots_region.stride // SLOT_BYTES, layout.rows_stride
+        _probe(self._slots, self.uses, self._visible, codes, layout.slots, *strides, use, first, count)
         return first, count
 
     def entries(self, place: int) -> tuple[Rows, Rows]:
