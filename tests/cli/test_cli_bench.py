@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from semistream.bench.container import ROOT as CGROUPS
 from semistream.cli.main import app
 
-TINY = ("--relation-rows", "2k", "--batch-rows", "200", "--batches", "2", "--json")
+TINY = ("--relation-rows", "2k", "--batch-rows", "200", "--batches", "2", "--warm-up", "0", "--json")
 FACTS = {
     "contender",
     "relation_rows",

@@ -15,6 +15,7 @@ import pytest
 import semistream as ss
 from semistream.bench import container as containers
 from semistream.bench.container import Container, container
+from semistream.bench.contend import as_many_as_needed
 from semistream.bench.contenders import CONTENDERS, USUAL, contenders_named
 from semistream.bench.page_cache import chill, warm
 from semistream.bench.plots import draw_race, draw_soak
@@ -118,6 +119,7 @@ def result(name: str = "semistream", *batches: tuple[float, int, int], **changes
         "is_compared": True,
         "batches": tuple(Batch(*batch) for batch in batches),
         "warm_up_batches": 1,
+        "checked_batches": 4,
         "peak_bytes": None,
     }
     return Result(**{**facts, **changes})  # type: ignore[arg-type]
@@ -209,3 +211,10 @@ def test_where_there_are_no_cgroups_an_error_says_what_is_needed(tmp_path: Path)
     with pytest.raises(EnvironmentUnfit, match=r"allowed: Linux with memory cgroups, as root"):
         with container("race", 4096, tmp_path / "nowhere"):
             pass
+
+
+def test_as_many_batches_are_measured_as_asked_for_once_the_warm_up_has_taken_its_time() -> None:
+    batches = [{"seconds": seconds} for seconds in (3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)]
+    assert len(list(as_many_as_needed(iter(batches), 2, 5.0, 2))) == 5
+    assert len(list(as_many_as_needed(iter(batches), 2, 0.0, 2))) == 4
+    assert len(list(as_many_as_needed(iter(batches), 2, 99.0, 2))) == 7

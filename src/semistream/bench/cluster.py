@@ -150,6 +150,7 @@ class _Run:
             is_compared=True,
             batches=tuple(self._watch.batches),
             warm_up_batches=WARM_UP_BATCHES,
+            checked_batches=WARM_UP_BATCHES + self._plan.batches,
             peak_bytes=None,
         )
         rows = sum(batch.rows for batch in result.measured)

@@ -4,7 +4,9 @@ Each contender is a process (`contend`) that starts a Spark of its own; this one
 the whole tree of processes, keeps the time limit, and compares what came out. A contender that dies or takes too long
 is a result as well, and the others go on.
 
-The first two batches are left out: Java compiles, workers start, caches are empty. The median of the others counts.
+Java compiles, workers start, caches fill: each contender has the same *time* to warm up, and the batches behind it are
+measured, of which the median counts. By a number of batches it would be unfair: a contender that reads all of R in
+each of them has Java compiled everything after two, and one that touches a thousandth of it needs dozens.
 """
 
 from __future__ import annotations
@@ -28,6 +30,10 @@ from semistream.clock import Clock
 from semistream.demo.display import Display, thousands
 
 WARM_UP_BATCHES = 2
+"""At least."""
+
+STREAM_ROWS, STREAM_BATCHES_MAX = 10_000_000, 120
+"""How long the stream is for those who are fast: what they have not measured when it ends, they measure at its end."""
 
 HEAP_BYTES = 4 << 30
 """Of the JVM; in a container it is half of what there is, if that is less."""
@@ -46,6 +52,7 @@ class Plan:
     memory_bytes: int
     batches: int
     """Measured ones; the warm-up comes on top."""
+    warm_up_s: float
     seed: int
     seconds_max: float
     """For one contender at one setting, its start included."""
@@ -81,11 +88,17 @@ class _Run:
         self._contender = contender
         self._workload = workload
         self._display = display
-        self._watch = Watch(self._batches_total, plan.seconds_max, clock)
+        self._watch = Watch(self._batches_min, plan.seconds_max, clock)
 
     @property
-    def _batches_total(self) -> int:
+    def _batches_min(self) -> int:
         return WARM_UP_BATCHES + self._plan.batches
+
+    @property
+    def _batches_in_stream(self) -> int:
+        if self._plan.warm_up_s == 0:
+            return self._batches_min
+        return self._batches_min + min(STREAM_ROWS // self._setting.batch_rows, STREAM_BATCHES_MAX)
 
     @property
     def _title(self) -> str:
@@ -120,7 +133,7 @@ class _Run:
         batch_rows = 0 if self._contender.puts_out == "nothing" else setting.batch_rows
         self._display.begin(f"Data for {self._contender.name}")
         table = products.make(self._contender.reads, self._display.advance)
-        stream = self._workload.sales(setting.relation_rows, batch_rows, setting.skew, self._batches_total, cores)
+        stream = self._workload.sales(setting.relation_rows, batch_rows, setting.skew, self._batches_in_stream, cores)
         stream.make(self._display.advance)
         for path in (table, stream.folder):
             if plan.container_bytes is None:
@@ -133,7 +146,10 @@ class _Run:
             "products": str(table.resolve()),
             "sales": str(stream.folder.resolve()),
             "files_per_batch": cores,
-            "batches": self._batches_total,
+            "batches": self._batches_in_stream,
+            "warm_up_batches": WARM_UP_BATCHES,
+            "warm_up_s": plan.warm_up_s,
+            "measured_batches": plan.batches,
             "memory_bytes": plan.memory_bytes,
             "cores": cores,
             "settings": {},
@@ -152,9 +168,10 @@ class _Run:
 
     def _show(self, _told: dict[str, Any]) -> None:
         rows = self._setting.batch_rows
-        self._display.advance("sales", len(self._watch.batches) * rows, self._batches_total * rows)
+        self._display.advance("sales", len(self._watch.batches) * rows, self._batches_in_stream * rows)
 
     def _as_result(self, status: Status, note: str) -> Result:
+        done = len(self._watch.batches)
         return Result(
             contender=self._contender.name,
             setting=self._setting,
@@ -162,7 +179,9 @@ class _Run:
             note=note,
             is_compared=self._contender.puts_out == "joined",
             batches=tuple(self._watch.batches),
-            warm_up_batches=WARM_UP_BATCHES,
+            # Whoever was stopped shows what it has done, be it a single batch.
+            warm_up_batches=done - self._plan.batches if status == "ok" else min(WARM_UP_BATCHES, max(0, done - 1)),
+            checked_batches=self._batches_min,
             peak_bytes=self._watch.peak_bytes,
         )
 

@@ -49,6 +49,8 @@ class Result:
     """Whether it puts out the joined rows."""
     batches: tuple[Batch, ...]
     warm_up_batches: int
+    checked_batches: int
+    """From the first on, those over which the checksum goes: all contenders have done as many."""
     peak_bytes: int | None
     """The most that all its processes held together; None where the system does not show it."""
 
@@ -71,10 +73,10 @@ class Result:
 
     @property
     def checksum(self) -> str | None:
-        """Of all output; None for a contender that puts out other rows than the joined ones, or not all of them."""
+        """Of the output of the same batches; None for a contender that puts out other rows than the joined ones, or not all of them."""
         if not self.is_compared or self.status != "ok":
             return None
-        return f"{sum(batch.checksum for batch in self.batches) % 2**CHECKSUM_BITS:016x}"
+        return f"{sum(batch.checksum for batch in self.batches[: self.checked_batches]) % 2**CHECKSUM_BITS:016x}"
 
     def as_json(self) -> dict[str, Any]:
         """The result as plain JSON values."""
