@@ -73,7 +73,7 @@ class Result:
 
     @property
     def checksum(self) -> str | None:
-        """Of the output of the same batches; None for a contender that puts out other rows than the joined ones, or not all of them."""
+        """Of the checked batches; None for a contender that puts out other rows than the joined ones, or not all."""
         if not self.is_compared or self.status != "ok":
             return None
         return f"{sum(batch.checksum for batch in self.batches[: self.checked_batches]) % 2**CHECKSUM_BITS:016x}"
