@@ -98,7 +98,7 @@ def test_the_usual_contenders_are_those_that_users_know_by_name() -> None:
         "nothing",
         "semistream",
     }
-    assert set(CONTENDERS) - set(USUAL) == {"semistream-inlj"}
+    assert set(CONTENDERS) - set(USUAL) == {"semistream-inlj", "semistream-three"}
 
 
 def test_a_contender_is_taken_once_and_an_unknown_one_gets_a_hint() -> None:

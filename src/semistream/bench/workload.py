@@ -60,7 +60,7 @@ CHUNK_ROWS = 1_000_000
 """Rows of R made at a time, and rows of a row group of its Parquet file."""
 
 NAME_BYTES, CATEGORY_BYTES = (12, 42), (8, 44)
-VENDORS, STORES, DAYS = 100_000, 1_000, (10_000, 20_000)
+VENDORS, STORES, QUANTITY_MAX, DAYS = 100_000, 1_000, 9, (10_000, 20_000)
 SALES_BEGIN_S = 1_700_000_000
 """When the first sale was made, in seconds of the epoch; any moment does."""
 
@@ -188,7 +188,7 @@ def sales_batch(keys: npt.NDArray[np.int64], first_id: int, rng: np.random.Gener
             pa.array(SALES_BEGIN_S * 1_000_000 + ids * 1_000).cast(pa.timestamp("us", tz="UTC")),
             pa.array(rng.integers(0, STORES, len(keys)).astype(np.int32)),
             pa.array(keys),
-            pa.array(rng.integers(1, 10, len(keys)).astype(np.int32)),
+            pa.array(rng.integers(1, QUANTITY_MAX + 1, len(keys)).astype(np.int32)),
             pa.array(rng.random(len(keys)) * 100),
         ],
         schema=SALES,
