@@ -11,7 +11,7 @@ import pytest
 
 from semistream.joins.aging import PERIOD_MIN
 from semistream.joins.matching import codes_of, ranges_of
-from semistream.joins.remembered import EVICTED_SHARE, RememberedRows
+from semistream.joins.remembered import EVICTED_SHARE_MAX, EVICTED_SHARE_MIN, RememberedRows
 from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.structures.distinct import distinct
 from semistream.structures.frequency import FrequencySketch
@@ -131,19 +131,32 @@ def test_of_too_many_keys_those_with_most_uses_per_byte_are_let_in(seed: int) ->
     assert score[inside].min() >= score[~inside].max()
 
 
-def test_the_lowest_eighth_by_uses_per_byte_makes_room_for_who_is_worth_more() -> None:
+@pytest.mark.parametrize("coming_share", [0.0, 1 / 20, 1 / 2])
+def test_the_lowest_by_uses_per_byte_make_room_for_as_many_as_come_within_bounds(coming_share: float) -> None:
     known = master([1] * 2000)
     memory, inside = full_memory(32_000, known, uses=1)
     # The i-th key is used i times, so the order in which they must leave is known.
     memory.probe(np.repeat(inside, np.arange(len(inside))))
-    newcomer = np.setdiff1d(known.codes, inside)[:1]
-    known.offer_to(memory, newcomer, np.array([10**6]))
-    assert is_remembered(memory, newcomer).all()
+    newcomers = np.setdiff1d(known.codes, inside)[: max(1, int(len(inside) * coming_share))]
+    known.offer_to(memory, newcomers, np.full(len(newcomers), 10**6))
+    assert is_remembered(memory, newcomers[:1]).all()
     stayed = is_remembered(memory, inside)
     left = int((~stayed).sum())
     assert memory.evicted == left
     assert not stayed[:left].any() and stayed[left:].all(), "somebody left before a key that was used less"
-    assert len(inside) * EVICTED_SHARE * 0.9 <= left <= len(inside) * EVICTED_SHARE * 1.1 + 1
+    share = min(max(EVICTED_SHARE_MIN, coming_share), EVICTED_SHARE_MAX)
+    # The price is that of a sample.
+    assert len(inside) * share * 0.9 <= left <= len(inside) * share * 1.1 + 4
+
+
+def test_who_is_worth_a_little_more_than_the_cheapest_is_turned_away_because_luck_explains_it() -> None:
+    known = master([1] * 2000)
+    memory, inside = full_memory(32_000, known, uses=201)
+    outside = np.setdiff1d(known.codes, inside)[:10]
+    known.offer_to(memory, outside, np.full(10, 125))
+    assert not is_remembered(memory, outside).any()
+    known.offer_to(memory, outside, np.full(10, 135))
+    assert is_remembered(memory, outside).any()
 
 
 def test_a_large_key_leaves_before_a_small_one_that_is_used_as_often() -> None:

@@ -6,7 +6,8 @@ are halved at the same moments, or they could not be compared. A key that was re
 
 All of it is a hint: it can be dropped at any moment, and nothing is wrong afterwards.
 
-Memory: `ABSENT_SHARE` and `FREQUENCY_SHARE` of the budget at most, and for remembered rows what `resize` was told.
+Memory: `ABSENT_SHARE` and `FREQUENCY_SHARE` of the budget at most, and for remembered rows what `resize` was told. Most
+streams ask for nothing that R lacks; until one does, what is set aside for absent keys is lent to remembered rows.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from semistream.structures.frequency import FrequencySketch
 from semistream.structures.hot_layout import SEGMENTS_MAX, HotLayout
 from semistream.structures.hot_set import HotSet, state_bytes
 
-ABSENT_SHARE, FREQUENCY_SHARE = 1 / 32, 1 / 8
+ABSENT_SHARE, FREQUENCY_SHARE = 1 / 32, 1 / 16
 """Upper bounds, as shares of the budget."""
 
-COUNTERS_PER_KEY = 2
-"""Counters in each row of the sketch for a key that could be remembered. With Zipf's exponent 0.5 and memory for 5 % of
-the keys, 1, 2 and 4 of them come to 82, 97 and 98 % of the hits of a perfect choice."""
+COUNTERS_PER_KEY = 1
+"""Counters in each row of the sketch for a row of R that the whole budget could hold, which is two for a key that can
+really be remembered. A better choice needs more of them, and each is room for rows: with Zipf's exponent 0.5 and memory
+for 7 % of the keys, 3, 4, 5 and 6 % of the memory for the sketch come to 92, 95, 95 and 95 % of the hits of a perfect
+choice without any."""
 
 NEVER = 2**62
 """The sketch does not age by itself: it is halved together with the uses of remembered keys."""
@@ -38,11 +41,19 @@ NEVER = 2**62
 
 def hints_bytes(relation: Relation, limit_bytes: int, hot_set: HotSet | None = None) -> int:
     """What absent keys and frequencies take of a budget; a hot set has frequencies of its own."""
-    absent_max = CodeSet.codes_fitting(int(limit_bytes * ABSENT_SHARE))
-    absent_bytes = CodeSet.bytes_for(absent_max) if absent_max >= CODES_MIN else 0
+    return absent_bytes(limit_bytes) + _frequency_bytes(relation, limit_bytes, hot_set)
+
+
+def absent_bytes(limit_bytes: int) -> int:
+    """What is set aside for absent keys."""
+    codes_max = CodeSet.codes_fitting(int(limit_bytes * ABSENT_SHARE))
+    return CodeSet.bytes_for(codes_max) if codes_max >= CODES_MIN else 0
+
+
+def _frequency_bytes(relation: Relation, limit_bytes: int, hot_set: HotSet | None) -> int:
     if hot_set is not None:
-        return absent_bytes
-    return absent_bytes + FrequencySketch.bytes_for(frequency_counters(relation.info, limit_bytes))
+        return 0
+    return FrequencySketch.bytes_for(frequency_counters(relation.info, limit_bytes))
 
 
 def frequency_counters(info: RelationInfo, limit_bytes: int) -> int:
@@ -80,9 +91,13 @@ class Knowledge:
     def __init__(
         self, relation: Relation, budget: MemoryBudget, rows_bytes_max: int, hot_set: HotSet | None = None
     ) -> None:
-        self._bytes_max = min(rows_bytes_max, whole_bytes(relation))
-        own = RememberedRows(relation.schema, self._bytes_max, relation.info.row_bytes_mean)
         limit = budget.limit_bytes
+        self._bytes_max = min(rows_bytes_max, whole_bytes(relation))
+        self._bytes_granted = self._bytes_max
+        """What remembered rows may take for good."""
+        self._bytes_lent = absent_bytes(limit) if self._bytes_max > 0 else 0
+        """What they may take until absent keys need it."""
+        own = RememberedRows(relation.schema, self._bytes_max + self._bytes_lent, relation.info.row_bytes_mean)
         self.remembered: Remembered
         if hot_set is None:
             self.remembered = own
@@ -90,9 +105,11 @@ class Knowledge:
         else:
             self.remembered = SharedRows(own, hot_set)
             self._frequency = hot_set.frequency
-        absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
-        self._absent = CodeSet(absent_max) if absent_max >= CODES_MIN else None
-        budget.account("absent keys and frequencies").take(hints_bytes(relation, limit, hot_set))
+        self._absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
+        self._absent: CodeSet | None = None
+        self._has_seen_absent = False
+        self._hints_account = budget.account("absent keys and frequencies")
+        self._hints_account.take(_frequency_bytes(relation, limit, hot_set))
         self._account = budget.account("remembered rows")
         self._charge()
 
@@ -117,9 +134,11 @@ class Knowledge:
         self._frequency.add_counts(codes, uses)
 
     def learn_absent(self, codes: Numbers) -> None:
-        """Remember that R has no rows with these codes."""
+        """Remember that R has no rows with these codes; the first ever are not, they only make room for others."""
         if self._absent is not None:
             self._absent.add(codes)
+        elif len(codes):
+            self._has_seen_absent = True
 
     def learn(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
         """Remember the best of these codes, each with all of its rows in the batch; those there are no news."""
@@ -130,6 +149,8 @@ class Knowledge:
         if halvings := self.remembered.halvings_due():
             self.remembered.age(halvings)
             self._frequency.halve(halvings)
+        if self._has_seen_absent and self._absent is None and self._absent_max >= CODES_MIN:
+            self._make_room_for_absent()
         self._charge()
         self.remembered.share(self._account.free_bytes)
         self._charge()
@@ -141,7 +162,8 @@ class Knowledge:
 
     def resize(self, rows_bytes_max: int) -> None:
         """Change what remembered rows may take; the least useful make room."""
-        self.remembered.resize(min(rows_bytes_max, self._bytes_max))
+        self._bytes_granted = min(rows_bytes_max, self._bytes_max)
+        self.remembered.resize(self._bytes_granted + self._bytes_lent)
         self._charge()
 
     def forget(self) -> None:
@@ -150,6 +172,13 @@ class Knowledge:
         if self._absent is not None:
             self._absent.clear()
         self._charge()
+
+    def _make_room_for_absent(self) -> None:
+        """Take back what was lent. Rows are moved, so nothing may point at them."""
+        self._bytes_lent = 0
+        self.resize(self._bytes_granted)
+        self._absent = CodeSet(self._absent_max)
+        self._hints_account.take(self._absent.nbytes)
 
     def _charge(self) -> None:
         self._account.hold(self.remembered.used_bytes)

@@ -21,13 +21,12 @@ from __future__ import annotations
 import logging
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.joins.aging import ALL, Aging
 from semistream.joins.base import Numbers, StreamRows
 from semistream.joins.matching import PairCursor
-from semistream.joins.remembered import Recalled, RememberedRows, price_of, staying
+from semistream.joins.remembered import Recalled, RememberedRows, price_of, staying, worth_more
 from semistream.structures.frequency import FrequencySketch
 from semistream.structures.hot_set import HotSet, HotSetWriter
 
@@ -205,7 +204,7 @@ class SharedRows:
         sizes = table.sizes_of(batch, first, count)
         # Another may have moved the same key.
         leaves = table.probe(codes, use=0)[1] > 0
-        wanted = ~leaves & (uses / sizes > writer.floors[segments])
+        wanted = ~leaves & worth_more(uses, sizes, writer.floors[segments])
         worth_bytes = SEGMENT_SHARE * self._nursery.rows_bytes_max / writer.layout.segments
         waiting_bytes = np.bincount(segments[wanted], sizes[wanted], writer.layout.segments)
         gain = np.bincount(segments[wanted], uses[wanted], writer.layout.segments)
@@ -220,8 +219,8 @@ class SharedRows:
             own = own[np.argsort(-(uses[own] / sizes[own]), kind="stable")]
             fitting = _fitting(writer.room(segment), sizes[own])
             if fitting < len(own) and rewrites_max > 0 and writer.may_rewrite:
-                rewrites_max -= self._make_room(writer, segment, uses[own[fitting:]] / sizes[own[fitting:]])
-                own = own[uses[own] / sizes[own] > writer.floors[segment]]
+                rewrites_max -= self._make_room(writer, segment, uses[own[fitting:]], sizes[own[fitting:]])
+                own = own[worth_more(uses[own], sizes[own], float(writer.floors[segment]))]
                 fitting = _fitting(writer.room(segment), sizes[own])
             own = np.sort(own[:fitting])
             if len(own):
@@ -237,8 +236,8 @@ class SharedRows:
         self._turn = (self._turn + count_max) % count
         return np.sort((self._turn + np.arange(max(0, count_max), dtype=np.int64)) % count)
 
-    def _make_room(self, writer: HotSetWriter, segment: int, scores: npt.NDArray[np.float64]) -> int:
-        """Set the price of room in a segment, and write it anew if anyone pays more; return how many were."""
+    def _make_room(self, writer: HotSetWriter, segment: int, new_uses: Numbers, new_sizes: Numbers) -> int:
+        """Set the price of room in a segment, and write it anew if anyone is worth more; return how many were."""
         table = self._hot.table
         first, count = table.entries(segment)
         if len(first) == 0:
@@ -247,7 +246,7 @@ class SharedRows:
         uses = table.uses[first]
         price = price_of(uses, sizes, SAMPLED_MAX)
         writer.set_floor(segment, price)
-        if not bool(np.any(scores > price)):
+        if not worth_more(new_uses, new_sizes, price).any():
             return 0
         # At no price at all, nothing was asked for since counts were forgotten.
         stays = staying(uses, sizes, price) if price > 0 else uses > 0
