@@ -28,9 +28,8 @@ from semistream.bench.policies.s3_fifo import S3Fifo
 from semistream.bench.policies.w_tiny_lfu import CountSketch, WTinyLfu
 from semistream.budget import MemoryBudget
 from semistream.clock import RealClock
-from semistream.joins.adaptive import AdaptiveJoin, remembered_bytes
+from semistream.joins.adaptive import AdaptiveJoin, remembering_bytes
 from semistream.joins.base import JoinResources, StreamRows
-from semistream.joins.knowledge import hints_bytes
 from semistream.lab.workloads.key_stream import Drift, KeyStream, key_order
 from semistream.lab.workloads.zipf import Zipf
 from semistream.relations.memory import MemoryRelation
@@ -120,7 +119,7 @@ class Ours:
     def __init__(self, relation: MemoryRelation) -> None:
         wanted_bytes = int(relation.info.row_count * relation.info.row_bytes_mean * MEMORY_SHARE)
         self._resources = _resources_with(relation, wanted_bytes)
-        self.memory_bytes = _remembering_bytes(relation, self._resources)
+        self.memory_bytes = remembering_bytes(relation, self._resources)
         self._join = AdaptiveJoin(relation, self._resources)
 
     @property
@@ -152,7 +151,7 @@ def _resources_with(relation: MemoryRelation, wanted_bytes: int) -> JoinResource
     low, high = wanted_bytes, 64 * wanted_bytes
     while high - low > wanted_bytes // 100:
         middle = (low + high) // 2
-        if _remembering_bytes(relation, _resources(middle)) < wanted_bytes:
+        if remembering_bytes(relation, _resources(middle)) < wanted_bytes:
             low = middle
         else:
             high = middle
@@ -161,10 +160,6 @@ def _resources_with(relation: MemoryRelation, wanted_bytes: int) -> JoinResource
 
 def _resources(budget_bytes: int) -> JoinResources:
     return JoinResources(MemoryBudget(budget_bytes), RealClock(), ROWS_PER_STEP, rows_may_wait=False)
-
-
-def _remembering_bytes(relation: MemoryRelation, resources: JoinResources) -> int:
-    return remembered_bytes(relation, resources) + hints_bytes(relation, resources.budget.limit_bytes)
 
 
 def _others(ours: Ours) -> dict[str, Policy]:

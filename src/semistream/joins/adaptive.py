@@ -78,11 +78,15 @@ def bytes_wanted_for_steps(info: RelationInfo, rows_per_step: int) -> int:
     return max(least_memory_bytes(info.row_bytes_max), int(max(work_bytes, pairs_bytes, read_bytes, output_bytes)))
 
 
+def remembering_bytes(relation: KeyBatch, resources: JoinResources) -> int:
+    """What is left for remembering, hints included, as long as no row waits."""
+    return resources.budget.limit_bytes - division_of(relation, resources).reserved_bytes
+
+
 def remembered_bytes(relation: KeyBatch, resources: JoinResources) -> int:
     """What is left for remembered rows as long as no row waits."""
-    limit = resources.budget.limit_bytes
-    hints = hints_bytes(relation, limit, resources.hot_set)
-    return limit - division_of(relation, resources).reserved_bytes - hints
+    remembering = remembering_bytes(relation, resources)
+    return remembering - hints_bytes(relation, remembering, resources.hot_set)
 
 
 def division_of(relation: KeyBatch, resources: JoinResources) -> Division:
@@ -112,7 +116,8 @@ class AdaptiveJoin(SemiStreamJoin):
         self._division = division_of(relation, resources)
         self.output_bytes_max = self._division.output_bytes_max
         self._rows_bytes_max = remembered_bytes(relation, resources)
-        self.knowledge = Knowledge(relation, resources.budget, self._rows_bytes_max, resources.hot_set)
+        remembering = remembering_bytes(relation, resources)
+        self.knowledge = Knowledge(relation, resources.budget, remembering, resources.hot_set)
         self._holders = Holders.of(resources.budget)
         self._sweeps = self._possible_sweeps()
         self._at_once = AnsweringAtOnce(relation, resources, self._division, self.knowledge, self._holders, self.stats)

@@ -6,6 +6,9 @@ that reach back far also hold on to yesterday. So the period between two halving
 period that the stream was steady, and begins anew when fewer rows than before are answered from memory: then what was
 counted is of another time and is forgotten.
 
+How often the period has doubled also says how much evidence counts are, and so how far a newcomer must exceed what it
+pushes out (`margin_deviations`): while all counts are new, chances are worth taking, and later they are mostly luck.
+
 Steady is judged by the share of hits, `PROBES_PER_LOOK` probes an entry at a time. A fall counts when chance does not
 explain it and it matters.
 """
@@ -76,6 +79,11 @@ class Aging:
         self._has_moved = expected - share > max(FALL_MIN * expected, FALL_DEVIATIONS * deviation)
         self._expected_share = share if self._has_moved else expected + FOLLOW_RATE * (share - expected)
         self._look_probes = self._look_hits = 0
+
+    @property
+    def margin_deviations(self) -> int:
+        """Standard deviations by which a count must exceed another to be taken for the greater one."""
+        return (self._period // PERIOD_MIN).bit_length() - 1
 
     def resize(self, entries: int) -> None:
         """The memory has another size, and so will have the share of hits."""

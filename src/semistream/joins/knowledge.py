@@ -6,8 +6,9 @@ are halved at the same moments, or they could not be compared. A key that was re
 
 All of it is a hint: it can be dropped at any moment, and nothing is wrong afterwards.
 
-Memory: `ABSENT_SHARE` and `FREQUENCY_SHARE` of the budget at most, and for remembered rows what `resize` was told. Most
-streams ask for nothing that R lacks; until one does, what is set aside for absent keys is lent to remembered rows.
+Memory: what is for remembering in all; of it `ABSENT_SHARE` and `FREQUENCY_SHARE` at most for these two, and the rest
+for remembered rows, or what `resize` was told. Most streams ask for nothing that R lacks; until one does, what is set
+aside for absent keys is lent to remembered rows.
 """
 
 from __future__ import annotations
@@ -27,40 +28,43 @@ from semistream.structures.hot_layout import SEGMENTS_MAX, HotLayout
 from semistream.structures.hot_set import HotSet, state_bytes
 
 ABSENT_SHARE, FREQUENCY_SHARE = 1 / 32, 1 / 16
-"""Upper bounds, as shares of the budget."""
+"""Upper bounds, as shares of what is for remembering."""
 
-COUNTERS_PER_KEY = 1
-"""Counters in each row of the sketch for a row of R that the whole budget could hold, which is two for a key that can
-really be remembered. A better choice needs more of them, and each is room for rows: with Zipf's exponent 0.5 and memory
-for 7 % of the keys, 3, 4, 5 and 6 % of the memory for the sketch come to 92, 95, 95 and 95 % of the hits of a perfect
-choice without any."""
+COUNTERS_PER_KEY = 1.5
+"""Counters in each row of the sketch for a row of R that fits, its index not counted. A better choice needs more of
+them, and all of them are room for rows: with Zipf's exponent 0.5 and rows of 113 bytes, of which a tenth would fit,
+this takes 4 % of the memory, and half and twice as much lead to fewer hits."""
 
 NEVER = 2**62
 """The sketch does not age by itself: it is halved together with the uses of remembered keys."""
 
 
-def hints_bytes(relation: Relation, limit_bytes: int, hot_set: HotSet | None = None) -> int:
-    """What absent keys and frequencies take of a budget; a hot set has frequencies of its own."""
-    return absent_bytes(limit_bytes) + _frequency_bytes(relation, limit_bytes, hot_set)
+def hints_bytes(relation: Relation, remembering_bytes: int, hot_set: HotSet | None = None) -> int:
+    """What absent keys and frequencies take of what is for remembering; a hot set has frequencies of its own."""
+    return _absent_bytes(remembering_bytes) + _frequency_bytes(relation, remembering_bytes, hot_set)
 
 
-def absent_bytes(limit_bytes: int) -> int:
-    """What is set aside for absent keys."""
-    codes_max = CodeSet.codes_fitting(int(limit_bytes * ABSENT_SHARE))
-    return CodeSet.bytes_for(codes_max) if codes_max >= CODES_MIN else 0
+def _absent_max(remembering_bytes: int) -> int:
+    codes_max = CodeSet.codes_fitting(int(remembering_bytes * ABSENT_SHARE))
+    return codes_max if codes_max >= CODES_MIN else 0
 
 
-def _frequency_bytes(relation: Relation, limit_bytes: int, hot_set: HotSet | None) -> int:
+def _absent_bytes(remembering_bytes: int) -> int:
+    codes_max = _absent_max(remembering_bytes)
+    return CodeSet.bytes_for(codes_max) if codes_max else 0
+
+
+def _frequency_bytes(relation: Relation, remembering_bytes: int, hot_set: HotSet | None) -> int:
     if hot_set is not None:
         return 0
-    return FrequencySketch.bytes_for(frequency_counters(relation.info, limit_bytes))
+    return FrequencySketch.bytes_for(frequency_counters(relation.info, remembering_bytes))
 
 
-def frequency_counters(info: RelationInfo, limit_bytes: int) -> int:
+def frequency_counters(info: RelationInfo, remembering_bytes: int) -> int:
     """Counters in each row of the sketch."""
-    keys = min(info.row_count, int(limit_bytes / max(1.0, info.row_bytes_mean)))
-    fitting = FrequencySketch.counters_fitting(int(limit_bytes * FREQUENCY_SHARE))
-    return max(1, min(fitting, COUNTERS_PER_KEY * keys))
+    keys = min(info.row_count, int(remembering_bytes / max(1.0, info.row_bytes_mean)))
+    fitting = FrequencySketch.counters_fitting(int(remembering_bytes * FREQUENCY_SHARE))
+    return max(1, min(fitting, int(COUNTERS_PER_KEY * keys)))
 
 
 def whole_bytes(relation: Relation) -> int:
@@ -89,27 +93,27 @@ class Knowledge:
     """
 
     def __init__(
-        self, relation: Relation, budget: MemoryBudget, rows_bytes_max: int, hot_set: HotSet | None = None
+        self, relation: Relation, budget: MemoryBudget, remembering_bytes: int, hot_set: HotSet | None = None
     ) -> None:
-        limit = budget.limit_bytes
+        rows_bytes_max = remembering_bytes - hints_bytes(relation, remembering_bytes, hot_set)
         self._bytes_max = min(rows_bytes_max, whole_bytes(relation))
         self._bytes_granted = self._bytes_max
         """What remembered rows may take for good."""
-        self._bytes_lent = absent_bytes(limit) if self._bytes_max > 0 else 0
+        self._bytes_lent = _absent_bytes(remembering_bytes)
         """What they may take until absent keys need it."""
         own = RememberedRows(relation.schema, self._bytes_max + self._bytes_lent, relation.info.row_bytes_mean)
         self.remembered: Remembered
         if hot_set is None:
             self.remembered = own
-            self._frequency = FrequencySketch(frequency_counters(relation.info, limit), period=NEVER)
+            self._frequency = FrequencySketch(frequency_counters(relation.info, remembering_bytes), period=NEVER)
         else:
             self.remembered = SharedRows(own, hot_set)
             self._frequency = hot_set.frequency
-        self._absent_max = CodeSet.codes_fitting(int(limit * ABSENT_SHARE))
+        self._absent_max = _absent_max(remembering_bytes)
         self._absent: CodeSet | None = None
         self._has_seen_absent = False
         self._hints_account = budget.account("absent keys and frequencies")
-        self._hints_account.take(_frequency_bytes(relation, limit, hot_set))
+        self._hints_account.take(_frequency_bytes(relation, remembering_bytes, hot_set))
         self._account = budget.account("remembered rows")
         self._charge()
 
@@ -149,7 +153,7 @@ class Knowledge:
         if halvings := self.remembered.halvings_due():
             self.remembered.age(halvings)
             self._frequency.halve(halvings)
-        if self._has_seen_absent and self._absent is None and self._absent_max >= CODES_MIN:
+        if self._has_seen_absent and self._absent is None and self._absent_max:
             self._make_room_for_absent()
         self._charge()
         self.remembered.share(self._account.free_bytes)

@@ -9,11 +9,11 @@ full, the lowest part (by bytes) has a price, its highest uses per byte; who is 
 without any sorting, and who is makes the lowest part leave. That part is as large as those who come, within bounds:
 small, because room that is freed is empty until others have come; not too small, because the arena is moved as a whole.
 
-*Clearly* is `MARGIN_DEVIATIONS` of what chance does to a count. Those at the door are many, and of many the luckiest
-look better than they are; besides, the sketch they are counted in errs only upwards. Without a margin lucky keys keep
-pushing out good ones that are known exactly. With Zipf's exponent 0.5 and memory for 7 % of the keys, after 8 million
-rows, the margin leaves a third of the comings and goings, and in the place of 96 % as many hits as the best choice of
-as many keys has, 98 % with a sketch of 6 % of the memory; of 90 %, 97 % with a sketch of 4 %.
+*Clearly* is some standard deviations of what chance does to a count, the more the longer the stream has been steady.
+Those at the door are many, and of many the luckiest look better than they are; besides, the sketch they are counted in
+errs only upwards. Without a margin lucky keys keep pushing out good ones whose uses are known exactly: with Zipf's
+exponent 0.5, and memory for 7 % of 200 000 keys, after 8 million rows there are four times as many comings and goings,
+and 90 % of the hits of the best choice of as many keys instead of 97 %.
 
 `Remembered` is what a join sees of them. `RememberedRows` are those of one process, and `shared_rows` has those that
 several processes remember together.
@@ -41,10 +41,6 @@ EVICTED_SHARE_MIN, EVICTED_SHARE_MAX = 1 / 128, 1 / 8
 """Share of what is held that is freed at once. Half of the least stands empty on average. Moving what stays costs less
 than reading what comes, as long as few come: a few in a thousand rows of a steady stream. When many come at once, after
 the hot set has moved, there is room for many at once."""
-
-MARGIN_DEVIATIONS = 3.0
-"""Standard deviations of a count by which a newcomer must exceed the price. With memory for a tenth of R, 2 is as good
-on a steady stream with a larger sketch, and 4 takes longer to follow one that moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +129,13 @@ def _mark_leaving(uses: Array, sizes: Array, price: float, entries_min: int, byt
                 bytes_min -= sizes[i]
 
 
-def worth_more(uses: Numbers, sizes: Numbers, prices: npt.NDArray[np.float64] | float) -> npt.NDArray[np.bool_]:
+def worth_more(
+    uses: Numbers, sizes: Numbers, prices: npt.NDArray[np.float64] | float, margin_deviations: int
+) -> npt.NDArray[np.bool_]:
     """Whether newcomers are clearly worth more than what must leave for them, at these uses per byte."""
     uses_to_beat = prices * sizes
-    is_more: npt.NDArray[np.bool_] = uses > uses_to_beat + MARGIN_DEVIATIONS * np.sqrt(uses_to_beat)
+    # A count of n events that come by chance deviates by the root of n.
+    is_more: npt.NDArray[np.bool_] = uses > uses_to_beat + margin_deviations * np.sqrt(uses_to_beat)
     return is_more
 
 
@@ -250,10 +249,10 @@ class RememberedRows(HeldKeys):
             return
         sizes = self.bytes_of(batch, first, count)
         # Who can never fit must not make others leave.
-        wanted = np.flatnonzero(worth_more(uses, sizes, self._floor) & (sizes <= self.rows_bytes_max))
+        wanted = np.flatnonzero(self._pays(uses, sizes) & (sizes <= self.rows_bytes_max))
         if self.fitting(sizes[wanted]) < len(wanted):
             self._make_room(uses[wanted], sizes[wanted])
-            wanted = wanted[worth_more(uses[wanted], sizes[wanted], self._floor)]
+            wanted = wanted[self._pays(uses[wanted], sizes[wanted])]
             wanted = wanted[np.argsort(-(uses[wanted] / sizes[wanted]), kind="stable")]
             wanted = np.sort(wanted[: self.fitting(sizes[wanted])])
         self.add(batch, codes[wanted], first[wanted], count[wanted], sizes[wanted], uses[wanted])
@@ -263,13 +262,21 @@ class RememberedRows(HeldKeys):
         super().clear()
         self._floor = 0.0
 
+    def _pays(self, uses: Numbers, sizes: Numbers) -> npt.NDArray[np.bool_]:
+        """Whether newcomers are clearly worth more than the price of room."""
+        return worth_more(uses, sizes, self._floor, self._aging.margin_deviations)
+
     def _make_room(self, uses: Numbers, sizes: Numbers) -> None:
         """Set the price of room, and let the cheapest entries leave if anyone is worth more."""
         if len(self) == 0:
             return
-        share = _evicted_share(max(len(sizes) / len(self), int(sizes.sum()) / self.rows_bytes))
+        coming_share = max(len(sizes) / len(self), int(sizes.sum()) / self.rows_bytes)
+        share = _evicted_share(coming_share)
         self._floor = self._price(share)
-        if worth_more(uses, sizes, self._floor).any():
+        if self._floor == 0.0:
+            # Who was not asked for once since counts were forgotten is no loss, however many they are.
+            share = max(share, min(coming_share, 1.0))
+        if self._pays(uses, sizes).any():
             self.keep(staying(self.uses, self.sizes, self._floor, share))
 
     def _evict(self, share_wanted: float) -> None:

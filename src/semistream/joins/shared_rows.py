@@ -172,16 +172,15 @@ class SharedRows:
         try:
             with self._hot.writing() as writer:
                 if writer is not None:
-                    self._age_all(writer)
-                    self._move(writer, free_bytes)
+                    self._move(writer, free_bytes, self._age_all(writer))
                     self._fresh_keys = 0
         except OSError as problem:
             # A disk that is full, a folder that was removed: others may have more luck, and so may we the next time.
             _log.warning("the hot set in %s could not be written: %s", self._hot.folder, problem)
             self._fresh_keys = 0
 
-    def _age_all(self, writer: HotSetWriter) -> None:
-        """Halve all counts when it is time, as `Knowledge` does for one process."""
+    def _age_all(self, writer: HotSetWriter) -> int:
+        """Halve all counts when it is time, as `Knowledge` does for one process; return the margin of newcomers."""
         aging = Aging(writer.layout.segments * writer.layout.entries_max)
         memo = writer.memo
         aging.go_on_from(memo[:6].tolist())
@@ -189,8 +188,9 @@ class SharedRows:
         if halvings := aging.due():
             writer.halve(min(halvings, ALL))
         memo[:6] = aging.as_numbers()
+        return aging.margin_deviations
 
-    def _move(self, writer: HotSetWriter, free_bytes: int) -> None:
+    def _move(self, writer: HotSetWriter, free_bytes: int, margin_deviations: int) -> None:
         """Move the best of the nursery's keys, to the segments that gain most by it first."""
         chosen = self._in_turn(free_bytes // 2 // CANDIDATE_BYTES)
         if len(chosen) == 0:
@@ -204,7 +204,7 @@ class SharedRows:
         sizes = table.sizes_of(batch, first, count)
         # Another may have moved the same key.
         leaves = table.probe(codes, use=0)[1] > 0
-        wanted = ~leaves & worth_more(uses, sizes, writer.floors[segments])
+        wanted = ~leaves & worth_more(uses, sizes, writer.floors[segments], margin_deviations)
         worth_bytes = SEGMENT_SHARE * self._nursery.rows_bytes_max / writer.layout.segments
         waiting_bytes = np.bincount(segments[wanted], sizes[wanted], writer.layout.segments)
         gain = np.bincount(segments[wanted], uses[wanted], writer.layout.segments)
@@ -219,8 +219,9 @@ class SharedRows:
             own = own[np.argsort(-(uses[own] / sizes[own]), kind="stable")]
             fitting = _fitting(writer.room(segment), sizes[own])
             if fitting < len(own) and rewrites_max > 0 and writer.may_rewrite:
-                rewrites_max -= self._make_room(writer, segment, uses[own[fitting:]], sizes[own[fitting:]])
-                own = own[worth_more(uses[own], sizes[own], float(writer.floors[segment]))]
+                late = own[fitting:]
+                rewrites_max -= self._make_room(writer, segment, uses[late], sizes[late], margin_deviations)
+                own = own[worth_more(uses[own], sizes[own], float(writer.floors[segment]), margin_deviations)]
                 fitting = _fitting(writer.room(segment), sizes[own])
             own = np.sort(own[:fitting])
             if len(own):
@@ -236,7 +237,9 @@ class SharedRows:
         self._turn = (self._turn + count_max) % count
         return np.sort((self._turn + np.arange(max(0, count_max), dtype=np.int64)) % count)
 
-    def _make_room(self, writer: HotSetWriter, segment: int, new_uses: Numbers, new_sizes: Numbers) -> int:
+    def _make_room(
+        self, writer: HotSetWriter, segment: int, new_uses: Numbers, new_sizes: Numbers, margin_deviations: int
+    ) -> int:
         """Set the price of room in a segment, and write it anew if anyone is worth more; return how many were."""
         table = self._hot.table
         first, count = table.entries(segment)
@@ -246,7 +249,7 @@ class SharedRows:
         uses = table.uses[first]
         price = price_of(uses, sizes, SAMPLED_MAX)
         writer.set_floor(segment, price)
-        if not worth_more(new_uses, new_sizes, price).any():
+        if not worth_more(new_uses, new_sizes, price, margin_deviations).any():
             return 0
         # At no price at all, nothing was asked for since counts were forgotten.
         stays = staying(uses, sizes, price) if price > 0 else uses > 0

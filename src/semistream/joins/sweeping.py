@@ -76,7 +76,9 @@ class SweepDivision:
         if limit < least_memory_bytes(relation, resources.stream_row_bytes):
             return None
         division = divide(relation, resources)
-        store_bytes = division.store_bytes - hints_bytes(relation, limit) - PAGE_BYTES * relation.info.page_count
+        # Not more than this, for not all of the budget is for remembering.
+        hints_bytes_max = hints_bytes(relation, limit)
+        store_bytes = division.store_bytes - hints_bytes_max - PAGE_BYTES * relation.info.page_count
         if PageLists.rows_fitting(store_bytes, resources.stream_row_bytes) < WAITING_ROWS_MIN:
             return None
         return cls(division.rows_per_step, division.pairs_max, division.output_bytes_max, store_bytes)

@@ -39,7 +39,7 @@ from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.base import Numbers
 from semistream.joins.knowledge import NEVER, frequency_counters
 from semistream.joins.remembered import RememberedRows
-from semistream.planning.capacities import Room, entry_bytes, sizes_of
+from semistream.planning.capacities import Room, entry_bytes, remembering_bytes, sizes_of
 from semistream.planning.key_sample import KeySample
 from semistream.relations.base import CODE_COLUMN, PageByKey, Relation
 from semistream.structures.frequency import FrequencySketch
@@ -187,7 +187,7 @@ class _Study:
         room = Room(memory_bytes, self._room.stream_row_bytes, self._room.rows_per_step)
         sizes = sizes_of("adaptive", self._relation, room, rows_per_key=self._rows_per_key)
         keys = sizes.h_r_rows / self._rows_per_key
-        counters = frequency_counters(self._relation.info, memory_bytes)
+        counters = frequency_counters(self._relation.info, remembering_bytes(self._relation, room))
         memory = _SimulatedMemory(int(keys * self._share), max(1, int(counters * self._share)))
         step_rows = max(1, round(sizes.rows_per_step * self._share))
         for begin in range(0, len(self._before), step_rows):

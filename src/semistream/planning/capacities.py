@@ -208,6 +208,12 @@ def _sweep_splits(relation: Relation, room: Room, rows_per_key: float) -> tuple[
     return tuple(splits)
 
 
+def remembering_bytes(relation: Relation, room: Room) -> int:
+    """What `adaptive` has for remembering, hints included."""
+    assert isinstance(relation, KeyBatch), "adaptive needs a relation that answers batches of keys"
+    return adaptive.remembering_bytes(relation, room.resources())
+
+
 def remembered_bytes(relation: Relation, room: Room) -> int:
     """What `adaptive` gives to the rows it remembers."""
     assert isinstance(relation, KeyBatch), "adaptive needs a relation that answers batches of keys"
