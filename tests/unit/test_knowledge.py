@@ -25,6 +25,7 @@ def filled(relation: MemoryRelation) -> tuple[Knowledge, MemoryBudget]:
     budget = MemoryBudget(REMEMBERING_BYTES)
     knowledge = Knowledge(relation, budget, REMEMBERING_BYTES)
     codes = np.arange(KEYS)
+    knowledge.count_missed(codes, np.ones(KEYS, np.int64))
     knowledge.learn(relation.segment(0), codes, codes, np.ones(KEYS, np.int64))
     knowledge.settle()
     return knowledge, budget
@@ -38,12 +39,11 @@ def test_while_no_key_is_absent_nearly_all_of_the_memory_is_used(relation: Memor
     assert not knowledge.known_absent(np.array([-1, KEYS])).any()
 
 
-def test_the_first_absent_keys_make_room_for_those_that_follow(relation: MemoryRelation) -> None:
+def test_the_first_absent_keys_make_room_for_themselves(relation: MemoryRelation) -> None:
     knowledge, budget = filled(relation)
     absent = np.array([-1, KEYS])
     knowledge.learn_absent(absent)
     knowledge.settle()
-    knowledge.learn_absent(absent)
     assert knowledge.known_absent(absent).all()
     assert knowledge.remembered.used_bytes <= REMEMBERING_BYTES - hints_bytes(relation, REMEMBERING_BYTES)
     assert sum(budget.used_by_account().values()) <= REMEMBERING_BYTES

@@ -111,7 +111,8 @@ class Knowledge:
             self._frequency = hot_set.frequency
         self._absent_max = _absent_max(remembering_bytes)
         self._absent: CodeSet | None = None
-        self._has_seen_absent = False
+        self._first_absent: list[Numbers] = []
+        """Codes that wait until there is room for absent keys: those of one step."""
         self._hints_account = budget.account("absent keys and frequencies")
         self._hints_account.take(_frequency_bytes(relation, remembering_bytes, hot_set))
         self._account = budget.account("remembered rows")
@@ -138,11 +139,11 @@ class Knowledge:
         self._frequency.add_counts(codes, uses)
 
     def learn_absent(self, codes: Numbers) -> None:
-        """Remember that R has no rows with these codes; the first ever are not, they only make room for others."""
+        """Remember that R has no rows with these codes; the first ever from `settle` on."""
         if self._absent is not None:
             self._absent.add(codes)
-        elif len(codes):
-            self._has_seen_absent = True
+        elif self._absent_max and len(codes):
+            self._first_absent.append(codes)
 
     def learn(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
         """Remember the best of these codes, each with all of its rows in the batch; those there are no news."""
@@ -153,7 +154,7 @@ class Knowledge:
         if halvings := self.remembered.halvings_due():
             self.remembered.age(halvings)
             self._frequency.halve(halvings)
-        if self._has_seen_absent and self._absent is None and self._absent_max:
+        if self._first_absent:
             self._make_room_for_absent()
         self._charge()
         self.remembered.share(self._account.free_bytes)
@@ -173,6 +174,7 @@ class Knowledge:
     def forget(self) -> None:
         """Drop remembered rows and absent keys; how popular keys are stays true."""
         self.remembered.clear()
+        self._first_absent.clear()
         if self._absent is not None:
             self._absent.clear()
         self._charge()
@@ -183,6 +185,9 @@ class Knowledge:
         self.resize(self._bytes_granted)
         self._absent = CodeSet(self._absent_max)
         self._hints_account.take(self._absent.nbytes)
+        for codes in self._first_absent:
+            self._absent.add(codes)
+        self._first_absent.clear()
 
     def _charge(self) -> None:
         self._account.hold(self.remembered.used_bytes)
