@@ -11,7 +11,7 @@ import pytest
 
 from semistream.joins.aging import PERIOD_MIN
 from semistream.joins.matching import codes_of, ranges_of
-from semistream.joins.remembered import EVICTED_SHARE_MAX, EVICTED_SHARE_MIN, RememberedRows
+from semistream.joins.remembered import EVICTED_SHARE_MAX, EVICTED_SHARE_NEW, RememberedRows
 from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.structures.distinct import distinct
 from semistream.structures.frequency import FrequencySketch
@@ -144,7 +144,7 @@ def test_the_lowest_by_uses_per_byte_make_room_for_as_many_as_come_within_bounds
     left = int((~stayed).sum())
     assert memory.evicted == left
     assert not stayed[:left].any() and stayed[left:].all(), "somebody left before a key that was used less"
-    share = min(max(EVICTED_SHARE_MIN, coming_share), EVICTED_SHARE_MAX)
+    share = min(max(EVICTED_SHARE_NEW, coming_share), EVICTED_SHARE_MAX)
     # The price is that of a sample, so a few more or less.
     assert left == pytest.approx(len(inside) * share, rel=0.1, abs=3)
 

@@ -42,6 +42,9 @@ EVICTED_SHARE_MIN, EVICTED_SHARE_MAX = 1 / 128, 1 / 8
 than reading what comes, as long as few come: a few in a thousand rows of a steady stream. When many come at once, after
 the hot set has moved, there is room for many at once."""
 
+EVICTED_SHARE_NEW = 1 / 24
+"""The least before a stream was steady for a period: then many come, one after the other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
@@ -149,10 +152,6 @@ def price_of(uses: Counters, sizes: Counters, sampled_max: int, evicted_share: f
     by_bytes = int(np.searchsorted(freed_bytes, int(sizes.sum(dtype=np.int64)) * evicted_share, side="left")) + 1
     leaving = min(max(by_bytes, int(len(sample) * evicted_share)), len(sample))
     return float(held[order[leaving - 1]])
-
-
-def _evicted_share(share_wanted: float) -> float:
-    return min(max(EVICTED_SHARE_MIN, share_wanted), EVICTED_SHARE_MAX)
 
 
 def _sample(count: int, sampled_max: int) -> Numbers:
@@ -271,7 +270,7 @@ class RememberedRows(HeldKeys):
         if len(self) == 0:
             return
         coming_share = max(len(sizes) / len(self), int(sizes.sum()) / self.rows_bytes)
-        share = _evicted_share(coming_share)
+        share = self._evicted_share(coming_share)
         self._floor = self._price(share)
         if self._floor == 0.0:
             # Who was not asked for once since counts were forgotten is no loss, however many they are.
@@ -281,9 +280,13 @@ class RememberedRows(HeldKeys):
 
     def _evict(self, share_wanted: float) -> None:
         """Let about this share go, or as much as may go at once."""
-        share = _evicted_share(share_wanted)
+        share = self._evicted_share(share_wanted)
         self._floor = self._price(share)
         self.keep(staying(self.uses, self.sizes, self._floor, share))
+
+    def _evicted_share(self, share_wanted: float) -> float:
+        least = EVICTED_SHARE_MIN if self._aging.margin_deviations else EVICTED_SHARE_NEW
+        return min(max(least, share_wanted), EVICTED_SHARE_MAX)
 
     def _price(self, evicted_share: float) -> float:
         return price_of(self.uses, self.sizes, self.part_entries, evicted_share)
