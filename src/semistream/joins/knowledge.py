@@ -33,7 +33,7 @@ ABSENT_SHARE, FREQUENCY_SHARE = 1 / 32, 1 / 16
 COUNTERS_PER_KEY = 1.5
 """Counters in each row of the sketch for a row of R that fits, its index not counted. A better choice needs more of
 them, and all of them are room for rows: with Zipf's exponent 0.5 and rows of 113 bytes, of which a tenth would fit,
-this takes 4 % of the memory, and half and twice as much lead to fewer hits."""
+this takes 4 % of the memory."""
 
 NEVER = 2**62
 """The sketch does not age by itself: it is halved together with the uses of remembered keys."""

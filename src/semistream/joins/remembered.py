@@ -11,9 +11,8 @@ small, because room that is freed is empty until others have come; not too small
 
 *Clearly* is some standard deviations of what chance does to a count, the more the longer the stream has been steady.
 Those at the door are many, and of many the luckiest look better than they are; besides, the sketch they are counted in
-errs only upwards. Without a margin lucky keys keep pushing out good ones whose uses are known exactly: with Zipf's
-exponent 0.5, and memory for 7 % of 200 000 keys, after 8 million rows there are four times as many comings and goings,
-and 90 % of the hits of the best choice of as many keys instead of 97 %.
+errs only upwards. Without a margin lucky keys keep pushing out good ones whose uses are known exactly, the more so the
+less keys differ.
 
 `Remembered` is what a join sees of them. `RememberedRows` are those of one process, and `shared_rows` has those that
 several processes remember together.
@@ -102,7 +101,7 @@ class Remembered(Protocol):
         """Halve all uses."""
         ...
 
-    def marginal_uses_per_byte(self, probes: int) -> float:
+    def marginal_uses_per_byte(self, probes: float) -> float:
         """How often the least useful that is remembered is asked for in so many probes, for each byte it takes."""
         ...
 
@@ -227,7 +226,7 @@ class RememberedRows(HeldKeys):
         share = EVICTED_SHARE_MAX
         return entries_left < self.entries_max * share or bytes_left < self.rows_bytes_max * share
 
-    def marginal_uses_per_byte(self, probes: int) -> float:
+    def marginal_uses_per_byte(self, probes: float) -> float:
         """How often the least useful that is remembered is asked for in so many probes, for each byte it takes."""
         if not len(self) or not self._probes_counted:
             return 0.0

@@ -137,7 +137,7 @@ class SharedRows:
         """Halve the uses of the nursery."""
         self._nursery.age(halvings)
 
-    def marginal_uses_per_byte(self, probes: int) -> float:
+    def marginal_uses_per_byte(self, probes: float) -> float:
         """How often the least useful in the nursery is asked for in so many probes, for each byte it takes."""
         return self._nursery.marginal_uses_per_byte(probes)
 

@@ -266,6 +266,8 @@ class Sweeping:
             self._end_round()
             number = self._next_asked(0)
         assert number is not None, "the sweep found no list although rows wait"
+        self._round.pages += 1
+        self._round.fed_pages += not self._is_filling
         if 0 < number - self._position <= self._prices.pages_through():
             for between in range(self._position, number):
                 self._read(between)
@@ -325,9 +327,9 @@ class Sweeping:
             return
         self.missed_row_s = ended.seconds / ended.missed_rows
         remembered = self._knowledge.remembered
-        if not remembered.is_full:
+        if not remembered.is_full or ended.fed_pages == 0:
             return
-        saved_bytes_per_byte = remembered.marginal_uses_per_byte(ended.rows) / 2 * self._waiting_row_bytes
+        saved_bytes_per_byte = remembered.marginal_uses_per_byte(ended.rows_if_fed) / 2 * self._waiting_row_bytes
         step_bytes = int(self._division.store_bytes * BORDER_STEP)
         if saved_bytes_per_byte > CLEAR or not ended.was_full:
             self._move_border(self._remembered_bytes + step_bytes)
@@ -375,3 +377,11 @@ class _Round:
     seconds: float = 0.0
     was_full: bool = False
     """Whether rows had to wait outside, because no more could wait here."""
+    pages: int = 0
+    fed_pages: int = 0
+    """Those that were read while there was no room for more rows; the others because no more rows came."""
+
+    @property
+    def rows_if_fed(self) -> float:
+        """How many rows would have come, had the stream not paused or ended."""
+        return self.rows * self.pages / self.fed_pages if self.fed_pages else 0.0

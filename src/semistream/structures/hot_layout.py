@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from semistream.structures.address_space import PAGE, whole_pages
 from semistream.structures.columns import OFFSET_MAX, Layout, layout_of
-from semistream.structures.hash_multimap import even_slots_for
+from semistream.structures.hash_multimap import slots_for
 from semistream.structures.row_arena import can_be_kept, fixed_bytes_per_row
 
 SEGMENTS_MIN, SEGMENTS_MAX = 8, 128
@@ -108,7 +108,7 @@ class HotLayout:
         entries_max = _most_entries(body_bytes, max(row_bytes_mean + USES_BYTES, row_bytes), most)
         if entries_max < ENTRIES_MIN:
             return None
-        slots = even_slots_for(entries_max)
+        slots = slots_for(entries_max)
         rows_bytes_max = body_bytes - slots * SLOT_BYTES
         rows_max = rows_bytes_max // row_bytes
         # One more than there are rows, for the offset behind the last; a bit for each must fill whole pages.
@@ -193,7 +193,7 @@ def _most_entries(bytes_max: int, entry_bytes: float, most: int) -> int:
     low, high = 0, min(most, max(0, int(bytes_max / entry_bytes)))
     while low < high:
         middle = (low + high + 1) // 2
-        if even_slots_for(middle) * SLOT_BYTES + middle * entry_bytes <= bytes_max:
+        if slots_for(middle) * SLOT_BYTES + middle * entry_bytes <= bytes_max:
             low = middle
         else:
             high = middle - 1
