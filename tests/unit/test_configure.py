@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 import semistream as ss
 from semistream.errors import InvalidOption
-from semistream.spark.configure import DAEMON
+from semistream.spark.configure import ARROW_BATCH_ROWS, DAEMON
 
 MODULE = "spark.python.daemon.module"
+ARROW = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,11 @@ def configured(**settings: str) -> dict[str, Any]:
 
 def test_workers_are_forked_from_a_process_that_has_imported_everything() -> None:
     assert configured()[MODULE] == DAEMON
+
+
+def test_more_rows_cross_at_a_time_unless_the_user_said_how_many() -> None:
+    assert configured()[ARROW] == str(ARROW_BATCH_ROWS)
+    assert configured(**{ARROW.replace(".", "__"): "500"})[ARROW] == "500"
 
 
 def test_workers_use_the_interpreter_of_the_script() -> None:

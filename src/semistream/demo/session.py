@@ -25,7 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from semistream.errors import EnvironmentUnfit
-from semistream.spark.configure import DAEMON
+from semistream.spark.configure import SETTINGS
 
 JAVA_ALLOWED = (17, 21, 25)
 """What Spark 4.3 runs on."""
@@ -121,8 +121,7 @@ def _settings(cores: int) -> dict[str, str]:
         # The default of 200 is meant for clusters; here each would be a task of a few rows.
         "spark.sql.shuffle.partitions": str(cores),
         "spark.pyspark.python": sys.executable,
-        # Workers find everything imported that each would need seconds for.
-        "spark.python.daemon.module": DAEMON,
+        **SETTINGS,
         # Only the quick one of Java's two compilers. The thorough one pays after minutes; in a run of half a minute on
         # two cores it took as much time as Spark itself.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",

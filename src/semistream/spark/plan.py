@@ -6,7 +6,8 @@ values that can be sent to workers.
 Two ways lead through Python, and the plan says which:
 
 - **answers**: only key columns cross to Python and one struct a row comes back. Needs unique keys, memory for the
-  answer to a whole Arrow batch at once, however large its rows turn out to be, and an algorithm that lets no row wait.
+  answers to an Arrow batch at once, or to many of its rows, however large they turn out to be, and an algorithm that
+  lets no row wait.
 - **rows**: whole rows cross both ways and any number may come back, in pieces as small as the memory requires.
 
 `algorithm="auto"` is decided here as well, for each relation on its own, and so is `shuffle="auto"`:
@@ -41,6 +42,9 @@ from semistream.spark.plan_checks import BY_PARTITION, check_key, check_names, c
 
 VARIABLE_BYTES = 24
 """What a string or a nested value in a stream is taken for."""
+
+ANSWERED_ROWS_MIN = 10_000
+"""Rows whose answers must fit the memory together; of a larger Arrow batch they are put out in pieces."""
 
 SHUFFLE = ("auto", "always", "never")
 
@@ -306,9 +310,12 @@ def _choose_way(plans: Sequence[LookupPlan], worker_bytes: int, batch_rows: int)
             return "rows", f"keys of {info.name!r} repeat, so a row can have several partners"
         # Answers are put together from pieces where they do not come in one, so there must be room for them twice.
         room = int(worker_bytes * plan.memory_share * OUTPUT_SHARE) // 2
-        if batch_rows <= 0 or batch_rows * info.row_bytes_max > room:
+        if batch_rows <= 0:
+            return "rows", "an Arrow batch may have any number of rows"
+        needed = min(batch_rows, ANSWERED_ROWS_MIN) * info.row_bytes_max
+        if needed > room:
             return "rows", (
-                f"the answer to an Arrow batch of {batch_rows} rows could need "
-                f"{format_bytes(batch_rows * info.row_bytes_max)} for {info.name!r}, and {format_bytes(room)} are there"
+                f"the answers to an Arrow batch could need {format_bytes(needed)} for {info.name!r}, "
+                f"and {format_bytes(room)} are there"
             )
-    return "answers", "keys are unique and the answer to a whole Arrow batch fits the memory"
+    return "answers", "keys are unique and the answers to enough rows at a time fit the memory"
