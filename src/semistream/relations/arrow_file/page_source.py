@@ -172,13 +172,16 @@ class MappedPages(PageSource):
     def hold(self, window: Window, ahead: Window | None) -> HeldPages:
         """Announce what is cold, and verify what was never verified."""
         held = _held(window.pages, np.zeros(len(window.pages), np.int64), self._content)
-        if not window.is_warm:
+        if window.is_warm:
+            # They will be read from end to end, and a sample was warm, not each of them.
+            self._announce(window.pages[~self._verified[window.pages]])
+        else:
             if window is not self._announced:
                 self._announce_cold(window.pages)
             if ahead is not None:
                 self._announce_cold(ahead.pages)
             self._announced = ahead
-            self._verify(held)
+        self._verify(held)
         return held
 
     def message(self, page: int) -> pa.Buffer:
@@ -194,8 +197,6 @@ class MappedPages(PageSource):
         return self._buffer.slice(int(self._index.offset[page]), int(self._index.length[page]))
 
     def _looks_warm(self, pages: Int64s) -> bool:
-        if not np.all(self._verified[pages]):
-            return False
         self._looks += 1
         stride = -(-len(pages) // (_SAMPLED_PAGES_IF_WARM if self._was_warm else _SAMPLED_PAGES))
         # Others each time.
