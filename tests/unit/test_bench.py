@@ -18,7 +18,7 @@ from semistream.bench.container import Container, container
 from semistream.bench.contend import as_many_as_needed
 from semistream.bench.contenders import CONTENDERS, USUAL, contenders_named
 from semistream.bench.page_cache import chill, warm
-from semistream.bench.plots import draw_race, draw_soak
+from semistream.bench.plots import draw_growth, draw_race, draw_soak
 from semistream.bench.processes import can_be_seen, end_tree, held_bytes, open_files, tree_of
 from semistream.bench.results import Batch, Result, Setting, check_agreement
 from semistream.bench.soak import Samples
@@ -151,6 +151,7 @@ def test_contenders_that_disagree_are_named_with_the_batch(other: tuple[float, i
 def test_figures_show_also_those_that_died(tmp_path: Path) -> None:
     results = [result("semistream", (1, 5, 1), (1, 5, 2)), result("spark-broadcast", status="died"), result("empty")]
     assert draw_race(results, tmp_path / "figures" / "race.png").stat().st_size > 1_000
+    assert draw_growth(results, tmp_path / "figures" / "growth.png").stat().st_size > 1_000
     assert draw_soak([0.0, 1.0], {"files": [3, 4], "disk_bytes": [0, 0]}, tmp_path / "soak.png").stat().st_size > 1_000
 
 

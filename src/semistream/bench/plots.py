@@ -17,6 +17,7 @@ PANELS_PER_ROW = 3
 PANEL_INCHES, BAR_INCHES, MARGIN_INCHES = 6.4, 0.32, 1.3
 OURS, LIMITS, OTHERS = "#d64545", "#c9b458", "#7b8794"
 TICKS = (1.0, 2.0, 5.0)
+WHOLE_SECONDS_FROM = 10.0
 LABEL_ROOM = 4.0
 """Times the longest bar, so that its label stays inside."""
 
@@ -51,15 +52,14 @@ def _draw_panel(axes: Axes, setting: Setting, results: Sequence[Result]) -> None
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     seconds = [result.seconds_per_batch for result in results]
-    known = [value for value in seconds if value is not None] or [1.0]
-    least, most = min(known) / 2, max(known)
+    least, most = _bounds(results)
+    least /= 2
     for place, (result, value) in enumerate(zip(results, seconds, strict=True)):
         if value is not None:
             axes.barh(place, value - least, left=least, color=_colour(result.contender), height=0.7)
-        label = (
-            "died" if value is None and result.status == "died" else "too slow" if value is None else f"{value:.2g} s"
+        axes.annotate(
+            _label(result), (value or least, place), (4, 0), textcoords="offset points", va="center", fontsize=8
         )
-        axes.annotate(label, (value or least, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=TICKS))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -77,7 +77,58 @@ def _draw_panel(axes: Axes, setting: Setting, results: Sequence[Result]) -> None
 def _label(result: Result) -> str:
     if result.seconds_per_batch is None:
         return "too slow" if result.status == "stopped" else "died"
-    return f"{result.seconds_per_batch:.2g} s"
+    return _in_seconds(result.seconds_per_batch)
+
+
+def _in_seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= WHOLE_SECONDS_FROM else f"{seconds:.2g} s"
+
+
+def draw_growth(results: Sequence[Result], path: Path) -> Path:
+    """Draw how seconds per micro-batch grow with R, a panel for each other setting, and write them as PNG."""
+    others = list(dict.fromkeys((result.setting.batch_rows, result.setting.skew) for result in results))
+    figure = new_figure(PANEL_INCHES * 1.2 * len(others), PANEL_INCHES * 0.62)
+    for number, (batch_rows, skew) in enumerate(others):
+        axes = figure.add_subplot(1, len(others), number + 1)
+        here = [r for r in results if (r.setting.batch_rows, r.setting.skew) == (batch_rows, skew)]
+        _draw_growth_panel(axes, here)
+        axes.set_title(f"Micro-batches of {batch_rows:,} rows, Zipf {skew:g}", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def _bounds(results: Sequence[Result]) -> tuple[float, float]:
+    """The least and the most seconds that were measured."""
+    known = [result.seconds_per_batch for result in results if result.seconds_per_batch is not None] or [1.0]
+    return min(known), max(known)
+
+
+def _draw_growth_panel(axes: Axes, results: Sequence[Result]) -> None:
+    for contender in dict.fromkeys(result.contender for result in results):
+        points = sorted(
+            (result.setting.relation_rows, result.seconds_per_batch)
+            for result in results
+            if result.contender == contender and result.seconds_per_batch is not None
+        )
+        if not points:
+            continue
+        axes.plot(*zip(*points, strict=True), color=_colour(contender), marker="o", linewidth=2)
+        for place in points:
+            axes.annotate(_in_seconds(place[1]), place, (0, 6), textcoords="offset points", ha="center", fontsize=8)
+        axes.annotate(contender, points[-1], (10, -3), textcoords="offset points", fontsize=9, color=_colour(contender))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    # The names stand behind the last points.
+    axes.set_xlim(right=axes.get_xlim()[1] * LABEL_ROOM**2)
+    sizes = sorted({result.setting.relation_rows for result in results})
+    axes.set_xticks(sizes, [f"{rows:,}" for rows in sizes])
+    axes.set_yticks([10.0**power for power in range(-1, 4)], [f"{10.0**power:g}" for power in range(-1, 4)])
+    axes.set_ylim(*(bound * factor for bound, factor in zip(_bounds(results), (0.7, 1.6), strict=True)))
+    axes.minorticks_off()
+    axes.set_xlabel("rows of R", fontsize=9)
+    axes.set_ylabel("seconds per micro-batch", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _colour(contender: str) -> str:

@@ -223,9 +223,11 @@ def _parse_skew(text: str) -> float:
 
 
 def _draw(results: Sequence[Result], path: Path) -> None:
-    from semistream.bench.plots import draw_race
+    from semistream.bench.plots import draw_growth, draw_race
 
     typer.echo(f"written: {draw_race(results, path)}", err=True)
+    if len({result.setting.relation_rows for result in results}) > 1:
+        typer.echo(f"written: {draw_growth(results, path.with_stem(f'{path.stem}-growth'))}", err=True)
 
 
 def _print_race(results: Sequence[Result]) -> None:
