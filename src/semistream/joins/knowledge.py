@@ -41,7 +41,7 @@ NEVER = 2**62
 
 def hints_bytes(relation: Relation, remembering_bytes: int, hot_set: HotSet | None = None) -> int:
     """What absent keys and frequencies take of what is for remembering; a hot set has frequencies of its own."""
-    return _absent_bytes(remembering_bytes) + _frequency_bytes(relation, remembering_bytes, hot_set)
+    return absent_bytes(remembering_bytes) + _frequency_bytes(relation, remembering_bytes, hot_set)
 
 
 def _absent_max(remembering_bytes: int) -> int:
@@ -49,7 +49,8 @@ def _absent_max(remembering_bytes: int) -> int:
     return codes_max if codes_max >= CODES_MIN else 0
 
 
-def _absent_bytes(remembering_bytes: int) -> int:
+def absent_bytes(remembering_bytes: int) -> int:
+    """What is set aside for absent keys, and lent to remembered rows as long as there are none."""
     codes_max = _absent_max(remembering_bytes)
     return CodeSet.bytes_for(codes_max) if codes_max else 0
 
@@ -99,7 +100,7 @@ class Knowledge:
         self._bytes_max = min(rows_bytes_max, whole_bytes(relation))
         self._bytes_granted = self._bytes_max
         """What remembered rows may take for good."""
-        self._bytes_lent = _absent_bytes(remembering_bytes)
+        self._bytes_lent = absent_bytes(remembering_bytes)
         """What they may take until absent keys need it."""
         own = RememberedRows(relation.schema, self._bytes_max + self._bytes_lent, relation.info.row_bytes_mean)
         self.remembered: Remembered

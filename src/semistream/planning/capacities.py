@@ -30,7 +30,7 @@ from semistream.joins import adaptive, at_once, cachejoin, held_keys, inlj, opti
 from semistream.joins.balanced_store import ENTRIES_MIN
 from semistream.joins.base import JoinResources
 from semistream.joins.division import WAITING_ROWS_MIN, divide
-from semistream.joins.knowledge import whole_bytes
+from semistream.joins.knowledge import absent_bytes, whole_bytes
 from semistream.joins.matching import codes_of
 from semistream.joins.page_lists import PageLists
 from semistream.joins.remembered import RememberedRows
@@ -197,14 +197,16 @@ def _sweep_splits(relation: Relation, room: Room, rows_per_key: float) -> tuple[
     division = SweepDivision.of(relation, room.resources())
     if relation.info.page_count < adaptive.SAMPLED_PAGES_MIN or division is None:
         return ()
-    most_bytes, slots = remembered_bytes(relation, room), RememberedRows.slots_for
+    lent_bytes = absent_bytes(remembering_bytes(relation, room))
+    most_bytes, slots = remembered_bytes(relation, room) - lent_bytes, RememberedRows.slots_for
     splits: dict[tuple[float, float], None] = {}
     for border in range(round(1 / BORDER_STEP) + 1):
         held_bytes = min(int(border * BORDER_STEP * division.store_bytes), most_bytes)
         waiting_rows = PageLists.rows_fitting(division.store_bytes - held_bytes, room.stream_row_bytes)
         if waiting_rows >= WAITING_ROWS_MIN:
             # Rows come again when one of so many parts is free, so half of it is empty on average.
-            splits[waiting_rows * (1 - 0.5 / REFILL), held_rows(relation, held_bytes, rows_per_key, slots)] = None
+            held = held_rows(relation, held_bytes + lent_bytes, rows_per_key, slots)
+            splits[waiting_rows * (1 - 0.5 / REFILL), held] = None
     return tuple(splits)
 
 
@@ -215,10 +217,10 @@ def remembering_bytes(relation: Relation, room: Room) -> int:
 
 
 def remembered_bytes(relation: Relation, room: Room) -> int:
-    """What `adaptive` gives to the rows it remembers."""
+    """What `adaptive` gives to the rows it remembers, as long as no key is absent."""
     assert isinstance(relation, KeyBatch), "adaptive needs a relation that answers batches of keys"
     rows_bytes = adaptive.remembered_bytes(relation, room.resources())
-    return max(0, min(rows_bytes, whole_bytes(relation)))
+    return max(0, min(rows_bytes, whole_bytes(relation))) + absent_bytes(remembering_bytes(relation, room))
 
 
 def held_rows(
