@@ -20,9 +20,9 @@ from semistream.errors import InvalidOption
 DAEMON = "semistream.spark.daemon"
 
 ARROW_BATCH_ROWS = 20_000
-"""Rows that cross to Python at a time. Twice Spark's own: a fixed price for each Arrow batch is paid half as often,
-which makes an enrichment about a tenth faster; more gains little, and what a worker needs for a step grows with it and
-is missing for remembered rows."""
+"""Rows that cross to Python at a time. Twice Spark's own: a fixed price for each Arrow batch is paid half as often.
+With more there was no further gain, and what a worker needs for a step grows and is missing for remembered rows
+(docs/internals/speed.md has the runs)."""
 
 SETTINGS: Mapping[str, str] = {
     "spark.python.daemon.module": DAEMON,
