@@ -151,8 +151,9 @@ class SharedRows:
         self._fresh_keys = 0
         if self._begun():
             with self._hot.writing() as writer:
-                for segment in range(self._hot.layout.segments if writer else 0):
-                    writer.drop(segment)  # type: ignore[union-attr]
+                if writer is not None:
+                    for segment in range(writer.layout.segments):
+                        writer.drop(segment)
 
     def _begun(self) -> bool:
         """Whether the hot set can be read; where it cannot, the nursery must do until the next rest."""
