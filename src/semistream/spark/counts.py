@@ -57,6 +57,11 @@ class BatchCounts:
         return numbers
 
 
+def position_of(name: str, lookup: int = 0) -> int:
+    """Where one of `LOOKUP_COUNTS` stands in the list."""
+    return _HEAD + lookup * len(LOOKUP_COUNTS) + LOOKUP_COUNTS.index(name)
+
+
 def counts_column(counts: list[int], length: int) -> pa.Array:
     """A list column that holds the counts in its first row and null in all others."""
     if length == 0:
@@ -84,19 +89,14 @@ def observed(counts: Column, lookup_names: list[str], workers: int, kept: Column
         return F.coalesce(F.sum(counts[position]), F.lit(0))
 
     metrics = [total(ROWS_IN).alias("rows_in")]
-    positions = {
-        (i, name): _HEAD + i * len(LOOKUP_COUNTS) + k
-        for i in range(len(lookup_names))
-        for k, name in enumerate(LOOKUP_COUNTS)
-    }
     for name in LOOKUP_COUNTS:
-        sums = [total(positions[i, name]) for i in range(len(lookup_names))]
+        sums = [total(position_of(name, i)) for i in range(len(lookup_names))]
         metrics.append(sum(sums[1:], start=sums[0]).alias(name))
     metrics.append(_bytes_held(counts, workers).alias("bytes_held"))
     metrics.append(F.count(F.when(kept, 1)).alias("rows_out"))
     if len(lookup_names) > 1:
         metrics += [
-            total(positions[i, name]).alias(f"{relation}.{name}")
+            total(position_of(name, i)).alias(f"{relation}.{name}")
             for i, relation in enumerate(lookup_names)
             for name in LOOKUP_COUNTS
         ]
