@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from pyspark.sql import SparkSession
 
 import semistream as ss
 from semistream.errors import InvalidOption
-from semistream.spark.configure import ARROW_BATCH_ROWS, DAEMON
+from semistream.spark.configure import ARROW_BATCH_ROWS, DAEMON, SOCKET_FOLDER_BYTES_MAX
 
 MODULE = "spark.python.daemon.module"
 ARROW = "spark.sql.execution.arrow.maxRecordsPerBatch"
+SOCKETS = "spark.python.unix.domain.socket.enabled"
+SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +45,28 @@ def test_workers_are_forked_from_a_process_that_has_imported_everything() -> Non
 def test_more_rows_cross_at_a_time_unless_the_user_said_how_many() -> None:
     assert configured()[ARROW] == str(ARROW_BATCH_ROWS)
     assert configured(**{ARROW.replace(".", "__"): "500"})[ARROW] == "500"
+
+
+def test_workers_here_are_reached_by_unix_sockets_in_a_folder_whose_path_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
+    assert (configured()[SOCKETS], configured()[SOCKET_FOLDER]) == ("true", "/var/tmp")
+    deep = tmp_path / ("d" * SOCKET_FOLDER_BYTES_MAX)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert (configured()[SOCKETS], configured()[SOCKET_FOLDER]) == ("true", "/tmp")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert SOCKETS not in configured()
+
+
+@pytest.mark.parametrize("master", ["spark://10.0.0.1:7077", "yarn"])
+def test_nothing_is_assumed_of_folders_on_other_machines(master: str) -> None:
+    assert SOCKETS not in configured(spark__master=master)
+
+
+def test_a_user_who_wants_no_unix_sockets_gets_none() -> None:
+    assert configured(**{SOCKETS.replace(".", "__"): "false"})[SOCKETS] == "false"
 
 
 def test_workers_use_the_interpreter_of_the_script() -> None:

@@ -5,8 +5,8 @@ its checksum. The sink is the same for all: every output column goes into a hash
 and the rows are thrown away by Spark's `noop`. A sum does not depend on the order of rows.
 
 Settings are the same for all, too: `local[cores]`, as many shuffle partitions as cores, adaptive execution as Spark
-has it by default, results of any size on the driver (a broadcast of R needs that), and what `semistream.configure`
-sets: it is for everyone who crosses to Python.
+has it by default, results of any size on the driver (a broadcast of R needs that), what `semistream.configure` sets,
+which is for everyone who crosses to Python, and checkpoints that are written as fast as a local disk lets them be.
 """
 
 from __future__ import annotations

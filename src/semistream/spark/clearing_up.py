@@ -11,8 +11,6 @@ import atexit
 import os
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
 from semistream.spark.environment import is_connect, workers_run_here
 from semistream.spark.hot_sets import remove_hot_sets_of_executor, remove_hot_sets_of_query
 from semistream.spark.memory_parts import shares_rows
@@ -24,8 +22,12 @@ if TYPE_CHECKING:
 _seen: set[tuple[str, bool]] = set()
 
 
-class _EndOfQueries(StreamingQueryListener):
-    """Removes what a query used when it has ended."""
+class _EndOfQueries:
+    """Removes what a query used when it has ended.
+
+    Called by the JVM itself: between it and a listener of PySpark's every progress is turned into Python objects, which
+    takes a tenth of a second of processor time a micro-batch and is for nothing here.
+    """
 
     def onQueryStarted(self, event: Any) -> None:
         """Nothing is there yet."""
@@ -38,7 +40,12 @@ class _EndOfQueries(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:
         """Remove what nobody else uses."""
-        remove_hot_sets_of_query(str(event.id))
+        remove_hot_sets_of_query(event.id().toString())
+
+    class Java:
+        """How Py4J learns what this is to the JVM."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
 def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: bool) -> None:
@@ -51,8 +58,17 @@ def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: boo
             continue
         _seen.add((context.applicationId, kind))
         if kind:
-            session.streams.addListener(_EndOfQueries())
+            _listen(session, _EndOfQueries())
         else:
             # The JVM was started by this process, or has started it.
             jvm = getattr(context._gateway, "proc", None)
             atexit.register(remove_hot_sets_of_executor, jvm.pid if jvm is not None else os.getppid())
+
+
+def _listen(session: SparkSession, listener: _EndOfQueries) -> None:
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway: Any = session.sparkContext._gateway
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    wrapped = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener)
+    session._jsparkSession.streams().addListener(wrapped)
