@@ -7,6 +7,8 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -215,7 +217,10 @@ def test_where_there_are_no_cgroups_an_error_says_what_is_needed(tmp_path: Path)
 
 
 def test_as_many_batches_are_measured_as_asked_for_once_the_warm_up_has_taken_its_time() -> None:
-    batches = [{"seconds": seconds} for seconds in (3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)]
+    seconds = (3, 1, 1, 1, 1, 1, 1)
+    batches: list[Any] = [
+        SimpleNamespace(batchId=i, durationMs={"triggerExecution": 1000 * s}) for i, s in enumerate(seconds)
+    ]
     assert len(list(as_many_as_needed(iter(batches), 2, 5.0, 2))) == 5
     assert len(list(as_many_as_needed(iter(batches), 2, 0.0, 2))) == 4
     assert len(list(as_many_as_needed(iter(batches), 2, 99.0, 2))) == 7

@@ -22,6 +22,7 @@ from semistream.bench.container import Container
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from semistream.bench.contenders.base import Contender, Job
@@ -65,8 +66,8 @@ def run(order: dict[str, Any]) -> None:
         sink = Sink(contender, job)
         query = sink.start(sales, scratch / "checkpoint")
         warm_up = int(order["warm_up_batches"]), float(order["warm_up_s"])
-        for seen in as_many_as_needed(followed(query, batches), *warm_up, int(order["measured_batches"])):
-            report(**seen, **sink.checked(seen["batch"]))
+        for progress in as_many_as_needed(followed(query, batches), *warm_up, int(order["measured_batches"])):
+            report(**timed(progress), **sink.checked(progress))
         query.stop()
 
 
@@ -89,7 +90,6 @@ class Sink:
     def __init__(self, contender: Contender, job: Job) -> None:
         self._contender = contender
         self._job = job
-        self._query: StreamingQuery | None = None
         self._by_batch: dict[int, dict[str, Any]] = {}
 
     def start(self, sales: DataFrame, checkpoint: Path) -> StreamingQuery:
@@ -102,16 +102,13 @@ class Sink:
             joined = self._contender.join(sales, self._job)
             writer = joined.observe(METRICS, *sums(OUTPUT_COLUMNS)).writeStream.format("noop")
         options = {"checkpointLocation": str(checkpoint)}
-        self._query = writer.options(**options).trigger(availableNow=True).start()
-        return self._query
+        return writer.options(**options).trigger(availableNow=True).start()
 
-    def checked(self, batch: int) -> dict[str, Any]:
+    def checked(self, progress: StreamingQueryProgress) -> dict[str, Any]:
         """Rows and checksum of a batch that is done."""
-        assert self._query is not None, "nothing was started"
         if self._contender.by_batch:
-            return self._by_batch.pop(batch)
-        seen = next(p for p in reversed(self._query.recentProgress) if p.batchId == batch)
-        return told(seen.observedMetrics[METRICS].asDict())
+            return self._by_batch.pop(progress.batchId)
+        return told(progress.observedMetrics[METRICS].asDict())
 
     def _write_batch(self, sales: DataFrame, batch: int) -> None:
         from pyspark.sql import Observation
@@ -137,31 +134,37 @@ def told(counted: dict[str, Any]) -> dict[str, Any]:
     return {"rows": counted["rows"], "checksum": counted["checksum"] or 0}
 
 
+def timed(progress: StreamingQueryProgress) -> dict[str, Any]:
+    """The number of a batch and its seconds, as they are reported."""
+    return {"batch": progress.batchId, "seconds": progress.durationMs["triggerExecution"] / 1000}
+
+
 def as_many_as_needed(
-    batches: Iterator[dict[str, Any]], warm_up_batches: int, warm_up_s: float, measured_batches: int
-) -> Iterator[dict[str, Any]]:
+    batches: Iterator[StreamingQueryProgress], warm_up_batches: int, warm_up_s: float, measured_batches: int
+) -> Iterator[StreamingQueryProgress]:
     """Pass batches on until enough of them have come behind the warm-up, which has so many and takes so long."""
     spent_s, last = 0.0, None
-    for number, seen in enumerate(batches, start=1):
-        yield seen
-        spent_s += seen["seconds"]
+    for number, progress in enumerate(batches, start=1):
+        yield progress
+        spent_s += timed(progress)["seconds"]
         if last is None and number >= warm_up_batches and spent_s >= warm_up_s:
             last = number + measured_batches
         if number == last:
             return
 
 
-def followed(query: StreamingQuery, batches: int) -> Iterator[dict[str, Any]]:
-    """Yield each micro-batch when it is done, as its number and its seconds, until the stream has ended."""
+def followed(query: StreamingQuery, batches: int) -> Iterator[StreamingQueryProgress]:
+    """Yield the report of each micro-batch when it is done, until the stream has ended."""
+    from semistream.demo.progress import progress_from
+
     done = 0
     ended = False
     while not ended:
         ended = bool(query.awaitTermination(POLL_S))  # type: ignore[arg-type]  # takes fractions, says int
-        last = query.lastProgress
-        for progress in query.recentProgress if last is not None and last.batchId >= done else ():
+        for progress in progress_from(query, done):
             # Behind the last files Spark may run a batch of its own, without any.
-            if done <= progress.batchId < batches:
-                yield {"batch": progress.batchId, "seconds": progress.durationMs["triggerExecution"] / 1000}
+            if progress.batchId < batches:
+                yield progress
                 done = progress.batchId + 1
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.child_process import report
-from semistream.bench.contend import METRICS, followed, spark_settings, sums, told
+from semistream.bench.contend import METRICS, followed, spark_settings, sums, timed, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,11 +83,10 @@ def main(order: dict[str, Any]) -> None:
         writer = joined.observe(METRICS, *sums(OUTPUT_COLUMNS)).writeStream.format("noop")
         writer = writer.option("checkpointLocation", str(scratch / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
-        for seen in followed(query, batches):
-            progress = next(p for p in reversed(query.recentProgress) if p.batchId == seen["batch"])
-            if order["contender"] == "spark" and seen["batch"] == 0:
+        for progress in followed(query, batches):
+            if order["contender"] == "spark" and progress.batchId == 0:
                 report(state=_state_in_effect(query, progress), partitions=cores)
-            report(**seen, **told(progress.observedMetrics[METRICS].asDict()))
+            report(**timed(progress), **told(progress.observedMetrics[METRICS].asDict()))
 
 
 def _stream(spark: SparkSession, folder: Path, files_per_batch: int) -> DataFrame:

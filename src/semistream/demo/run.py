@@ -22,6 +22,7 @@ from semistream.budget import format_bytes, parse_bytes
 from semistream.clock import Clock, RealClock
 from semistream.demo import warehouse
 from semistream.demo.display import Display, Silent, StreamView, thousands
+from semistream.demo.progress import progress_from
 from semistream.demo.session import check_java, quiet_spark
 from semistream.demo.tally import METRICS, StreamTally
 from semistream.demo.warehouse import TopProduct
@@ -233,7 +234,7 @@ class _Run:
 
     def _follow(self, query: StreamingQuery, tally: StreamTally, written: SalesWritten, seconds: float) -> None:
         """Take in the progress reports that came since the last look."""
-        for progress in query.recentProgress:
+        for progress in progress_from(query, tally.next_batch):
             if tally.see(progress):
                 self._display.stream(
                     StreamView(

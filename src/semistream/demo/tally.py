@@ -35,13 +35,14 @@ class StreamTally:
         self._counts = dict.fromkeys(
             (f"{relation}.{count}" for relation in self._relations for count in RELATION_COUNTS), 0
         )
-        self._batch_id_last = -1
+        self.next_batch = 0
+        """The first micro-batch that was not seen yet."""
 
     def see(self, progress: StreamingQueryProgress) -> bool:
         """Add a report and say whether it is news: one that was seen before, or of no rows, is not."""
-        if progress.batchId <= self._batch_id_last or progress.numInputRows == 0:
+        if progress.batchId < self.next_batch or progress.numInputRows == 0:
             return False
-        self._batch_id_last = progress.batchId
+        self.next_batch = progress.batchId + 1
         self.batches += 1
         self.rows_read += progress.numInputRows
         before, seen = (progress.observedMetrics[name].asDict() for name in (f"{METRICS}_in", METRICS))
