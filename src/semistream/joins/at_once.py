@@ -26,7 +26,6 @@ from semistream.joins.base import (
     ANSWER_COPIES,
     ANSWERED_ROW_BYTES,
     NO_NUMBERS,
-    Joined,
     JoinResources,
     JoinStats,
     Numbers,
@@ -43,6 +42,7 @@ from semistream.joins.matching import (
     codes_of,
     ranges_of,
     read_scratch_bytes,
+    take_pairs,
 )
 from semistream.relations.base import KeyBatch
 from semistream.structures.distinct import distinct
@@ -274,18 +274,14 @@ class AnsweringAtOnce:
     def step(self) -> StepOutput:
         """Pair what memory answered, then what the relation answers, up to the pairs that fit."""
         assert self._waiting > 0, "the driver called step() with nothing waiting"
-        joined: list[Joined] = []
         finished: list[Numbers] = []
         pairs_left = self._division.pairs_max
 
         # 1. Stream-probing: rows whose key is remembered.
-        while self._hits and pairs_left > 0:
-            joined.append(self._hits[0].next(pairs_left))
-            pairs_left -= len(joined[-1])
-            if self._hits[0].left == 0:
-                self._hits.pop(0)
-                if not self._hits:
-                    finished.append(self._hit_numbers)
+        joined = take_pairs(self._hits, pairs_left)
+        pairs_left -= sum(len(part) for part in joined)
+        if joined and not self._hits:
+            finished.append(self._hit_numbers)
 
         # 2. Disk-probing: what the relation returns, as long as all batches of this step are held anyway in order to
         #    be remembered. Most steps end here, with one batch and the news that there is no other.

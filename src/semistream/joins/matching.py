@@ -100,3 +100,14 @@ class PairCursor:
         assert written == length, "the pair kernel stopped early"
         self._done += length
         return Joined(stream, self._relation, relation)
+
+
+def take_pairs(cursors: list[PairCursor], pairs_max: int) -> list[Joined]:
+    """Take the next pairs from the first of these cursors on, at most `pairs_max`; those that are done are removed."""
+    taken: list[Joined] = []
+    while cursors and pairs_max > 0:
+        taken.append(cursors[0].next(pairs_max))
+        pairs_max -= len(taken[-1])
+        if cursors[0].left == 0:
+            cursors.pop(0)
+    return taken

@@ -19,6 +19,8 @@ Memory: the nursery's, and while moving what the caller says is free.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +48,35 @@ SAMPLED_MAX = 4096
 """Keys of a segment from which the price of its room is taken."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Candidates:
+    """Keys of the nursery that may be moved."""
+
+    entries: Numbers
+    """Their places in the nursery."""
+    codes: Numbers
+    segments: Numbers
+    """Where in the hot set each would go."""
+    batch: pa.RecordBatch
+    first: Numbers
+    count: Numbers
+    """Where in `batch` their rows begin, and how many there are."""
+    uses: Numbers
+    sizes: Numbers
+
+    def by_segment(self, chosen: Numbers, segments: int, worth_bytes: float) -> Iterator[tuple[int, Numbers]]:
+        """Yield segments for which enough is chosen, with their keys, best first; those that gain most come first."""
+        own_segments = self.segments[chosen]
+        waiting_bytes = np.bincount(own_segments, self.sizes[chosen], segments)
+        gain = np.bincount(own_segments, self.uses[chosen], segments)
+        # By segment, and within each by what a key is worth.
+        order = chosen[np.lexsort((-(self.uses[chosen] / self.sizes[chosen]), own_segments))]
+        ends = np.cumsum(np.bincount(own_segments, minlength=segments))
+        for segment in np.argsort(-gain, kind="stable").tolist():
+            if waiting_bytes[segment] >= worth_bytes:
+                yield segment, order[ends[segment - 1] if segment else 0 : ends[segment]]
 
 
 class SharedRows:
@@ -193,42 +224,36 @@ class SharedRows:
 
     def _move(self, writer: HotSetWriter, free_bytes: int, margin_deviations: int) -> None:
         """Move the best of the nursery's keys, to the segments that gain most by it first."""
-        chosen = self._in_turn(free_bytes // 2 // CANDIDATE_BYTES)
-        if len(chosen) == 0:
+        keys = self._some_of_nursery(free_bytes // 2 // CANDIDATE_BYTES)
+        if len(keys.entries) == 0:
             return
-        table = self._hot.table
-        codes = self._nursery.codes[chosen]
-        segments = table.segments_of(codes)
-        batch, first, count = self._nursery.rows
-        first, count = first[chosen], count[chosen]
-        uses = self.frequency.estimate(codes)
-        sizes = table.sizes_of(batch, first, count)
         # Another may have moved the same key.
-        leaves = table.probe(codes, use=0)[1] > 0
-        wanted = ~leaves & worth_more(uses, sizes, writer.floors[segments], margin_deviations)
+        leaves = self._hot.table.probe(keys.codes, use=0)[1] > 0
+        wanted = ~leaves & worth_more(keys.uses, keys.sizes, writer.floors[keys.segments], margin_deviations)
         worth_bytes = SEGMENT_SHARE * self._nursery.rows_bytes_max / writer.layout.segments
-        waiting_bytes = np.bincount(segments[wanted], sizes[wanted], writer.layout.segments)
-        gain = np.bincount(segments[wanted], uses[wanted], writer.layout.segments)
-        rewrites_max = REWRITES_MAX if free_bytes // 2 >= RESIDENT_BYTES * writer.layout.entries_max else 0
-        order = np.flatnonzero(wanted)
-        order = order[np.argsort(segments[order], kind="stable")]
-        ends = np.searchsorted(segments[order], np.arange(writer.layout.segments), side="right")
-        for segment in np.argsort(-gain, kind="stable").tolist():
-            if waiting_bytes[segment] < worth_bytes:
-                continue
-            own = order[ends[segment - 1] if segment else 0 : ends[segment]]
-            own = own[np.argsort(-(uses[own] / sizes[own]), kind="stable")]
-            fitting = _fitting(writer.room(segment), sizes[own])
-            if fitting < len(own) and rewrites_max > 0 and writer.may_rewrite:
+        rewrites_left = REWRITES_MAX if free_bytes // 2 >= RESIDENT_BYTES * writer.layout.entries_max else 0
+        for segment, own in keys.by_segment(np.flatnonzero(wanted), writer.layout.segments, worth_bytes):
+            fitting = _fitting(writer.room(segment), keys.sizes[own])
+            if fitting < len(own) and rewrites_left > 0 and writer.may_rewrite:
                 late = own[fitting:]
-                rewrites_max -= self._make_room(writer, segment, uses[late], sizes[late], margin_deviations)
-                own = own[worth_more(uses[own], sizes[own], float(writer.floors[segment]), margin_deviations)]
-                fitting = _fitting(writer.room(segment), sizes[own])
-            own = np.sort(own[:fitting])
-            if len(own):
-                writer.append(segment, batch, first[own], count[own], uses[own])
-                leaves[own] = True
-        self._let_go(chosen[leaves])
+                rewrites_left -= self._make_room(writer, segment, keys.uses[late], keys.sizes[late], margin_deviations)
+                floor = float(writer.floors[segment])
+                own = own[worth_more(keys.uses[own], keys.sizes[own], floor, margin_deviations)]
+                fitting = _fitting(writer.room(segment), keys.sizes[own])
+            moving = np.sort(own[:fitting])
+            if len(moving):
+                writer.append(segment, keys.batch, keys.first[moving], keys.count[moving], keys.uses[moving])
+                leaves[moving] = True
+        self._let_go(keys.entries[leaves])
+
+    def _some_of_nursery(self, count_max: int) -> _Candidates:
+        entries = self._in_turn(count_max)
+        table = self._hot.table
+        codes = self._nursery.codes[entries]
+        batch, first, count = self._nursery.rows
+        first, count = first[entries], count[entries]
+        uses, sizes = self.frequency.estimate(codes), table.sizes_of(batch, first, count)
+        return _Candidates(entries, codes, table.segments_of(codes), batch, first, count, uses, sizes)
 
     def _in_turn(self, count_max: int) -> Numbers:
         """The nursery's keys, or some of them, others each time."""

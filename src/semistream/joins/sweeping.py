@@ -37,7 +37,7 @@ from semistream.joins.division import (
 )
 from semistream.joins.holders import Holders
 from semistream.joins.knowledge import Knowledge, hints_bytes
-from semistream.joins.matching import PAIR_BYTES, PairCursor
+from semistream.joins.matching import PAIR_BYTES, PairCursor, take_pairs
 from semistream.joins.page_lists import PAGE_BYTES, PageLists
 from semistream.joins.x_hybridjoin import PagesAndScan
 from semistream.relations.base import Relation
@@ -223,11 +223,7 @@ class Sweeping:
         finished: list[Numbers] = []
         pairs_left = self._division.pairs_max
         if len(self._hit_numbers):
-            while self._hits and pairs_left > 0:
-                joined.append(self._hits[0].next(pairs_left))
-                pairs_left -= len(joined[-1])
-                if self._hits[0].left == 0:
-                    self._hits.pop(0)
+            joined += take_pairs(self._hits, pairs_left)
             if not self._hits:
                 finished.append(self._hit_numbers)
                 self._hit_numbers = NO_NUMBERS
