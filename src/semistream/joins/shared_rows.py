@@ -232,7 +232,8 @@ class SharedRows:
         wanted = ~leaves & worth_more(keys.uses, keys.sizes, writer.floors[keys.segments], margin_deviations)
         worth_bytes = SEGMENT_SHARE * self._nursery.rows_bytes_max / writer.layout.segments
         rewrites_left = REWRITES_MAX if free_bytes // 2 >= RESIDENT_BYTES * writer.layout.entries_max else 0
-        for segment, own in keys.by_segment(np.flatnonzero(wanted), writer.layout.segments, worth_bytes):
+        for segment, coming in keys.by_segment(np.flatnonzero(wanted), writer.layout.segments, worth_bytes):
+            own = coming
             fitting = _fitting(writer.room(segment), keys.sizes[own])
             if fitting < len(own) and rewrites_left > 0 and writer.may_rewrite:
                 late = own[fitting:]
