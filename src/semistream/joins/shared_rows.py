@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.joins.aging import ALL, Aging
@@ -33,7 +34,7 @@ from semistream.structures.frequency import FrequencySketch
 from semistream.structures.hot_set import HotSet, HotSetWriter
 
 SHARED_AT, SHARED_AT_REST = 1 / 2, 1 / 4
-"""Part of the nursery's places that new keys must have taken before they are moved to the hot set."""
+"""Keys that must have been offered, for each of the nursery's places, before some are moved to the hot set."""
 
 SEGMENT_SHARE = 1 / 4
 """Part of what the nursery holds for a segment on average that is worth writing to it."""
@@ -85,8 +86,8 @@ class SharedRows:
     def __init__(self, nursery: RememberedRows, hot: HotSet) -> None:
         self._nursery = nursery
         self._hot = hot
-        self._fresh_keys = 0
-        """Keys that came to the nursery since it was looked through."""
+        self._offered_keys = 0
+        """Keys that were offered since the nursery was looked through; those that did not come in tell of change."""
         self._turn = 0
         self._moved_keys = 0
         self._dropped_keys = 0
@@ -141,11 +142,21 @@ class SharedRows:
         return Recalled(hit, cursors)
 
     def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
-        """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay."""
-        nursery = self._nursery
-        keys_before = len(nursery) + nursery.evicted
-        nursery.offer(batch, codes, first, count, uses)
-        self._fresh_keys += len(nursery) + nursery.evicted - keys_before
+        """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay.
+
+        Where the hot set is full, most that come are asked for once and never again: to keep them in the nursery, and
+        to look at each when keys are moved, would cost more than reading them anew when they are.
+        """
+        self._offered_keys += len(codes)
+        if self._hot.is_open and len(codes):
+            may_come = self._exceed_floors(codes, self._hot.table.sizes_of(batch, first, count), uses)
+            codes, first, count, uses = codes[may_come], first[may_come], count[may_come], uses[may_come]
+        self._nursery.offer(batch, codes, first, count, uses)
+
+    def _exceed_floors(self, codes: Numbers, sizes: Numbers, uses: Numbers) -> npt.NDArray[np.bool_]:
+        """Whether keys are worth more than the price of room in their segments; 0 as long as there is room."""
+        table = self._hot.table
+        return worth_more(uses, sizes, table.floors[table.segments_of(codes)], margin_deviations=0)
 
     def share(self, free_bytes: int) -> None:
         """See what others have added, and move what has gathered."""
@@ -179,7 +190,7 @@ class SharedRows:
     def clear(self) -> None:
         """Forget everything, for all; what another is just writing escapes."""
         self._nursery.clear()
-        self._fresh_keys = 0
+        self._offered_keys = 0
         if self._begun():
             with self._hot.writing() as writer:
                 if writer is not None:
@@ -199,17 +210,17 @@ class SharedRows:
     # Moving ----------------------------------------------------------------------------------------------------------
 
     def _move_if_due(self, due_share: float, free_bytes: int) -> None:
-        if self._fresh_keys <= self._nursery.entries_max * due_share:
+        if self._offered_keys <= self._nursery.entries_max * due_share:
             return
         try:
             with self._hot.writing() as writer:
                 if writer is not None:
                     self._move(writer, free_bytes, self._age_all(writer))
-                    self._fresh_keys = 0
+                    self._offered_keys = 0
         except OSError as problem:
             # A disk that is full, a folder that was removed: others may have more luck, and so may we the next time.
             _log.warning("the hot set in %s could not be written: %s", self._hot.folder, problem)
-            self._fresh_keys = 0
+            self._offered_keys = 0
 
     def _age_all(self, writer: HotSetWriter) -> int:
         """Halve all counts when it is time, as `Knowledge` does for one process; return the margin of newcomers."""
@@ -229,7 +240,8 @@ class SharedRows:
             return
         # Another may have moved the same key.
         leaves = self._hot.table.probe(keys.codes, use=0)[1] > 0
-        wanted = ~leaves & worth_more(keys.uses, keys.sizes, writer.floors[keys.segments], margin_deviations)
+        floors = self._hot.table.floors
+        wanted = ~leaves & worth_more(keys.uses, keys.sizes, floors[keys.segments], margin_deviations)
         worth_bytes = SEGMENT_SHARE * self._nursery.rows_bytes_max / writer.layout.segments
         rewrites_left = REWRITES_MAX if free_bytes // 2 >= RESIDENT_BYTES * writer.layout.entries_max else 0
         for segment, coming in keys.by_segment(np.flatnonzero(wanted), writer.layout.segments, worth_bytes):
@@ -238,7 +250,7 @@ class SharedRows:
             if fitting < len(own) and rewrites_left > 0 and writer.may_rewrite:
                 late = own[fitting:]
                 rewrites_left -= self._make_room(writer, segment, keys.uses[late], keys.sizes[late], margin_deviations)
-                floor = float(writer.floors[segment])
+                floor = float(self._hot.table.floors[segment])
                 own = own[worth_more(keys.uses[own], keys.sizes[own], floor, margin_deviations)]
                 fitting = _fitting(writer.room(segment), keys.sizes[own])
             moving = np.sort(own[:fitting])

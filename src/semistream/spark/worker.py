@@ -11,14 +11,21 @@ Where an algorithm joins by hash partition, the stream was shared out before (`s
 of one partition with that partition alone. A worker remembers rows of the partition it served last. Spark hands tasks
 to any worker, so they help the next task only if it is of the same one.
 
+What was learned in a task is shared when it has ended, in a thread of its own: Spark goes on meanwhile, and the next
+task waits until it is done. Where workers are not reused the process would end in the middle of it, so there it is done
+before.
+
 Counts travel as a list of integers beside the first row of each answer, so that Spark can sum them up in `observe`.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,8 +41,13 @@ from semistream.spark.served_lookup import ServedLookup
 IDLE_S_MAX = 60.0
 """An enrichment that got no task for this long is forgotten when another one gets a task."""
 
+REUSED = "SPARK_REUSE_WORKER"
+"""Set in the environment of workers that serve one task after the other."""
+
 _clock = RealClock()
 _served: dict[str, _Served] = {}
+_aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semistream-aside")
+"""Has no thread before its first work, so it may be made before workers are forked."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -135,6 +147,12 @@ def as_columns(batch: Any) -> tuple[pa.Array, ...]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+@cache
+def _spare_what_stays() -> None:
+    """Let the collector pass by what is loaded once a first task was served: PySpark calls it behind every task."""
+    gc.freeze()
+
+
 @contextmanager
 def _serving(plan: EnrichPlan, *, rows_may_wait: bool) -> Iterator[_Served]:
     """Serve a task, and share what was learned when it is done."""
@@ -172,15 +190,19 @@ class _Served:
             for number in range(len(plan.lookups))
         ]
         self._rows_in = 0
+        self._sharing: Future[None] | None = None
+        """Set between two tasks."""
 
     def close(self, served_id: str) -> None:
         """Let go of everything."""
+        self._wait_until_shared()
         leave_seat(served_id, self.seat)
         for lookup in self._lookups:
             lookup.close()
 
     def begin_task(self) -> None:
         """Pin every relation to the version that this task must see, and start from a clean slate."""
+        self._wait_until_shared()
         context = TaskContext.get()
         query_id = context.getLocalProperty("sql.streaming.queryId") if context else None
         batch_id = context.getLocalProperty("streaming.sql.batchId") if context else None
@@ -190,8 +212,20 @@ class _Served:
 
     def end_task(self) -> None:
         """Share what was learned, whether the task ends well or not."""
+        if REUSED in os.environ:
+            self._sharing = _aside.submit(self._share)
+            _spare_what_stays()
+        else:
+            self._share()
+
+    def _share(self) -> None:
         for lookup in self._lookups:
             lookup.end_task()
+
+    def _wait_until_shared(self) -> None:
+        if self._sharing is not None:
+            sharing, self._sharing = self._sharing, None
+            sharing.result()
 
     def turn_to_partition(self, number: int) -> None:
         """Join the rows that follow with this hash partition of the relation; no row waits."""

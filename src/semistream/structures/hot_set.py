@@ -278,11 +278,6 @@ class HotSetWriter:
         """A few numbers that writers leave for each other; zeros at first."""
         return self._hot._words[_MEMO : _MEMO + _MEMO_WORDS].view(np.float64)
 
-    @property
-    def floors(self) -> npt.NDArray[np.float64]:
-        """The price of room in each segment, as it was set last; a copy."""
-        return self._table.headers[: self.layout.segments, FLOOR].copy().view(np.float64)
-
     def set_floor(self, segment: int, price: float) -> None:
         """Set the price of room in a segment that exists."""
         self._table.headers[segment, FLOOR : FLOOR + 1].view(np.float64)[0] = price
@@ -292,7 +287,7 @@ class HotSetWriter:
         for segment in list(self._hot._files):
             begin = segment * self.layout.rows_stride
             self._table.uses[begin : begin + int(self._table.headers[segment, ROWS])] >>= times
-            self.set_floor(segment, self.floors[segment] / 2.0**times)
+            self.set_floor(segment, self._table.floors[segment] / 2.0**times)
         self._hot.frequency.halve(times)
 
     # Segments --------------------------------------------------------------------------------------------------------
@@ -316,7 +311,7 @@ class HotSetWriter:
     def rewrite(self, segment: int, first: Rows, count: Rows) -> None:
         """Write a segment anew with only these of its keys."""
         assert self.may_rewrite, "a segment was written anew before the one before it was gone"
-        floor, uses = self.floors[segment], self._table.uses[first]
+        floor, uses = self._table.floors[segment], self._table.uses[first]
         self._write(segment, self._table.batch, first, count, uses)
         self.set_floor(segment, floor)
 

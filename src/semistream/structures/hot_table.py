@@ -43,6 +43,7 @@ from semistream.structures.hot_layout import (
     APPENDING,
     COLUMNS,
     ENTRIES,
+    FLOOR,
     ROWS,
     SLOT_BYTES,
     ColumnRegions,
@@ -189,6 +190,11 @@ class HotTable:
         segments = np.empty(len(codes), np.int64)
         _segments_of(codes, self.layout.segments, segments)
         return segments
+
+    @property
+    def floors(self) -> npt.NDArray[np.float64]:
+        """The price of room in each segment, as it was set last; a copy."""
+        return self.headers[: self.layout.segments, FLOOR].copy().view(np.float64)
 
     def probe(self, codes: Rows, *, use: int = 1) -> tuple[Rows, Rows]:
         """The first row of each code in `batch` and how many there are, 0 for one that is not there; count its use."""
