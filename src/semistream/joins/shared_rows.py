@@ -34,7 +34,7 @@ from semistream.structures.frequency import FrequencySketch
 from semistream.structures.hot_set import HotSet, HotSetWriter
 
 SHARED_AT, SHARED_AT_REST = 1 / 2, 1 / 4
-"""Keys that must have been offered, for each of the nursery's places, before some are moved to the hot set."""
+"""Part of the nursery's places that new keys must have taken before they are moved to the hot set."""
 
 SEGMENT_SHARE = 1 / 4
 """Part of what the nursery holds for a segment on average that is worth writing to it."""
@@ -87,7 +87,9 @@ class SharedRows:
         self._nursery = nursery
         self._hot = hot
         self._offered_keys = 0
-        """Keys that were offered since the nursery was looked through; those that did not come in tell of change."""
+        """Keys that were offered since somebody saw to it that counts age."""
+        self._fresh_keys = 0
+        """Keys that came to the nursery since it was looked through."""
         self._turn = 0
         self._moved_keys = 0
         self._dropped_keys = 0
@@ -151,7 +153,10 @@ class SharedRows:
         if self._hot.is_open and len(codes):
             may_come = self._exceed_floors(codes, self._hot.table.sizes_of(batch, first, count), uses)
             codes, first, count, uses = codes[may_come], first[may_come], count[may_come], uses[may_come]
-        self._nursery.offer(batch, codes, first, count, uses)
+        nursery = self._nursery
+        keys_before = len(nursery) + nursery.evicted
+        nursery.offer(batch, codes, first, count, uses)
+        self._fresh_keys += len(nursery) + nursery.evicted - keys_before
 
     def _exceed_floors(self, codes: Numbers, sizes: Numbers, uses: Numbers) -> npt.NDArray[np.bool_]:
         """Whether keys are worth more than the price of room in their segments; 0 as long as there is room."""
@@ -190,7 +195,7 @@ class SharedRows:
     def clear(self) -> None:
         """Forget everything, for all; what another is just writing escapes."""
         self._nursery.clear()
-        self._offered_keys = 0
+        self._offered_keys = self._fresh_keys = 0
         if self._begun():
             with self._hot.writing() as writer:
                 if writer is not None:
@@ -210,17 +215,22 @@ class SharedRows:
     # Moving ----------------------------------------------------------------------------------------------------------
 
     def _move_if_due(self, due_share: float, free_bytes: int) -> None:
-        if self._offered_keys <= self._nursery.entries_max * due_share:
+        due_keys = self._nursery.entries_max * due_share
+        if self._offered_keys <= due_keys:
             return
         try:
             with self._hot.writing() as writer:
                 if writer is not None:
-                    self._move(writer, free_bytes, self._age_all(writer))
+                    # Also where nobody comes in: that may be because counts are those of yesterday.
+                    margin_deviations = self._age_all(writer)
                     self._offered_keys = 0
+                    if self._fresh_keys > due_keys:
+                        self._move(writer, free_bytes, margin_deviations)
+                        self._fresh_keys = 0
         except OSError as problem:
             # A disk that is full, a folder that was removed: others may have more luck, and so may we the next time.
             _log.warning("the hot set in %s could not be written: %s", self._hot.folder, problem)
-            self._offered_keys = 0
+            self._offered_keys = self._fresh_keys = 0
 
     def _age_all(self, writer: HotSetWriter) -> int:
         """Halve all counts when it is time, as `Knowledge` does for one process; return the margin of newcomers."""
