@@ -13,7 +13,13 @@ from pyspark.sql import SparkSession
 
 import semistream as ss
 from semistream.errors import InvalidOption
-from semistream.spark.configure import ARROW_BATCH_ROWS, DAEMON, SOCKET_FOLDER_BYTES_MAX
+from semistream.spark.configure import (
+    ARROW_BATCH_ROWS,
+    COLLECTOR,
+    DAEMON,
+    JAVA_OPTIONS,
+    SOCKET_FOLDER_BYTES_MAX,
+)
 
 MODULE = "spark.python.daemon.module"
 ARROW = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -67,6 +73,16 @@ def test_nothing_is_assumed_of_folders_on_other_machines(master: str) -> None:
 
 def test_a_user_who_wants_no_unix_sockets_gets_none() -> None:
     assert configured(**{SOCKETS.replace(".", "__"): "false"})[SOCKETS] == "false"
+
+
+def test_garbage_is_collected_in_parallel_unless_the_user_named_another_way() -> None:
+    def options(given: str) -> str:
+        return str(configured(**{JAVA_OPTIONS.replace(".", "__"): given})[JAVA_OPTIONS])
+
+    assert configured()[JAVA_OPTIONS] == COLLECTOR
+    assert options("-Dx=1") == f"-Dx=1 {COLLECTOR}"
+    assert options("-XX:+UseZGC -Dx=1") == "-XX:+UseZGC -Dx=1"
+    assert JAVA_OPTIONS not in configured(spark__master="yarn")
 
 
 def test_workers_use_the_interpreter_of_the_script() -> None:

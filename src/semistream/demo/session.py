@@ -25,7 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from semistream.errors import EnvironmentUnfit
-from semistream.spark.configure import helpful_settings
+from semistream.spark.configure import JAVA_OPTIONS, helpful_settings, with_collector
 
 JAVA_ALLOWED = (17, 21, 25)
 """What Spark 4.3 runs on."""
@@ -129,7 +129,7 @@ def _settings(cores: int) -> dict[str, str]:
         **helpful_settings("local"),
         # Only the quick one of Java's two compilers. The thorough one pays after minutes; in a run of half a minute on
         # two cores it took as much time as Spark itself.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        JAVA_OPTIONS: with_collector("-XX:TieredStopAtLevel=1"),
     }
 
 

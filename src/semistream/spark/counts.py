@@ -16,10 +16,10 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-ROWS_IN, SEAT, BYTES_HELD, SHARED_BYTES, CARRIES_ROW = range(5)
+ROWS_IN, BYTES_HELD, CARRIES_ROW = range(3)
 """Positions in the list; five counts for each lookup follow."""
 
-_HEAD = 5
+_HEAD = 3
 
 LOOKUP_COUNTS = ("matched", "unmatched", "null_keys", "hits", "reads")
 
@@ -40,18 +40,15 @@ class BatchCounts:
     """What a worker counted while it answered one Arrow batch."""
 
     rows_in: int
-    seat: int
     bytes_held: int
-    """By the worker alone."""
-    shared_bytes: int
-    """By all workers together."""
+    """At most, by all workers of the executor."""
     carries_row: bool
     """False for a row that exists only to carry counts."""
     lookups: list[LookupCounts]
 
     def as_list(self) -> list[int]:
         """The counts in the order of the positions above."""
-        numbers = [self.rows_in, self.seat, self.bytes_held, self.shared_bytes, int(self.carries_row)]
+        numbers = [self.rows_in, self.bytes_held, int(self.carries_row)]
         for lookup in self.lookups:
             numbers += astuple(lookup)
         return numbers
@@ -78,10 +75,11 @@ def counts_column(counts: list[int], length: int) -> pa.Array:
     )
 
 
-def observed(counts: Column, lookup_names: list[str], workers: int, kept: Column) -> list[Column]:
+def observed(counts: Column, lookup_names: list[str], kept: Column) -> list[Column]:
     """The aggregates that turn a column of counts into metrics; `kept` says which rows are put out.
 
-    With several lookups each count is given in total and for each relation.
+    With several lookups each count is given in total and for each relation. Spark updates each aggregate with each row,
+    whether it carries counts or not, so there should be few.
     """
     from pyspark.sql import functions as F
 
@@ -92,7 +90,7 @@ def observed(counts: Column, lookup_names: list[str], workers: int, kept: Column
     for name in LOOKUP_COUNTS:
         sums = [total(position_of(name, i)) for i in range(len(lookup_names))]
         metrics.append(sum(sums[1:], start=sums[0]).alias(name))
-    metrics.append(_bytes_held(counts, workers).alias("bytes_held"))
+    metrics.append(F.coalesce(F.max(counts[BYTES_HELD]), F.lit(0)).alias("bytes_held"))
     metrics.append(F.count(F.when(kept, 1)).alias("rows_out"))
     if len(lookup_names) > 1:
         metrics += [
@@ -101,16 +99,3 @@ def observed(counts: Column, lookup_names: list[str], workers: int, kept: Column
             for name in LOOKUP_COUNTS
         ]
     return metrics
-
-
-def _bytes_held(counts: Column, workers: int) -> Column:
-    """The most bytes held by all workers that took part: what they share, and the peak of each seat, added up."""
-    from pyspark.sql import functions as F
-
-    shared = F.coalesce(F.max(counts[SHARED_BYTES]), F.lit(0))
-    if workers == 0:
-        return shared + F.coalesce(F.max(counts[BYTES_HELD]), F.lit(0))
-    # A worker without a seat stands for as many of them as can run at a time.
-    seats = [(seat, 1) for seat in range(workers)] + [(-1, workers)]
-    peaks = [F.coalesce(F.max(F.when(counts[SEAT] == seat, counts[BYTES_HELD])), F.lit(0)) * n for seat, n in seats]
-    return sum(peaks, start=shared)

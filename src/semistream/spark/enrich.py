@@ -116,7 +116,7 @@ def enrich(
     joined = by_answers(counted, plan) if plan.way == "answers" else by_rows(counted, plan)
     counts = F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col(HIDDEN)
     kept = is_kept(plan)
-    seen = joined.observe(label, *observed(counts, lookup_names, plan.workers, kept)).where(kept)
+    seen = joined.observe(label, *observed(counts, lookup_names, kept)).where(kept)
     return without_hidden(seen, df.columns, plan)
 
 

@@ -296,13 +296,16 @@ class _Served:
         nulls = [pa.nulls(1, data_type) for data_type in [*schema.types, *added]]
         return pa.RecordBatch.from_arrays([*nulls, counts_column(self._counts(carries_row=False), 1)], names=names)
 
+    def _bytes_held(self) -> int:
+        """What all workers hold together, and what each may hold for itself, if none holds more than this one."""
+        own_bytes = sum(lookup.budget.peak_bytes for lookup in self._lookups)
+        return max(1, self._plan.workers) * own_bytes + sum(lookup.shared_bytes for lookup in self._lookups)
+
     def _counts(self, *, carries_row: bool = True) -> list[int]:
         """Everything counted since the last call."""
         counts = BatchCounts(
             rows_in=self._rows_in,
-            seat=self.seat,
-            bytes_held=sum(lookup.budget.peak_bytes for lookup in self._lookups),
-            shared_bytes=sum(lookup.shared_bytes for lookup in self._lookups),
+            bytes_held=self._bytes_held(),
             carries_row=carries_row,
             lookups=[lookup.counts() for lookup in self._lookups],
         )
