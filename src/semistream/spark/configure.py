@@ -30,7 +30,7 @@ With more there was no further gain, and what a worker needs for a step grows an
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 COLLECTOR = "-XX:+UseParallelGC"
 """Rows that cross live for some milliseconds and are many. The collector that Java takes by default keeps pauses short
-at the price of work in every write: 100 k rows took 8 and 21 % longer with it in two pairs of runs."""
+at the price of work in every write: 100 k rows took 8 and 27 % longer with it in two pairs of runs."""
 
 _NAMED_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
 
