@@ -149,6 +149,25 @@ def test_the_end_of_a_query_removes_what_no_other_query_uses(relation: MemoryRel
     assert states(places) == []
 
 
+def test_the_end_of_a_query_waits_for_a_worker_that_is_about_to_cease(
+    relation: MemoryRelation, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = open_one(relation, "a", query_id="one")
+    pauses: list[float] = []
+
+    def paused(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            hot.end()
+
+    with hot.writing() as writer:
+        writer.append(0, relation.segment(0), np.arange(50), np.ones(50, np.int64), np.ones(50))
+    monkeypatch.setattr("semistream.spark.hot_sets.time.sleep", paused)
+    remove_hot_sets_of_query("one")
+    assert len(pauses) == 3
+    assert states(places) == []
+
+
 def test_the_end_of_an_executor_removes_everything(relation: MemoryRelation, places: Path) -> None:
     for name in ("a", "b"):
         open_one(relation, name).end()

@@ -23,6 +23,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from semistream.structures.hot_set import HotSet
 
 SHARED_MEMORY = Path("/dev/shm")
 UNUSED_S_MAX = 600.0
+END_TRIES, END_PAUSE_S = 40, 0.05
+"""How often removal is tried at an end: a worker shares what it learned for a moment behind its last task."""
 QUERIES = "queries"
 ANCESTORS_MAX = 3
 """Processes between a worker and its executor at most: a daemon that forks workers."""
@@ -94,14 +97,14 @@ def remove_hot_sets_of_query(query_id: str) -> None:
             with contextlib.suppress(OSError):
                 used.unlink()
                 if not any(used.parent.iterdir()):
-                    _remove_enrichment(used.parent.parent)
+                    _remove_enrichment(used.parent.parent, END_TRIES)
 
 
 def remove_hot_sets_of_executor(pid: int) -> None:
     """Remove everything of an executor on this node that ends with this process."""
     for root in _roots():
         for executor in root.glob(f"{_namespace()}-{pid}-*"):
-            _remove_executor(executor)
+            _remove_executor(executor, END_TRIES)
 
 
 # Places --------------------------------------------------------------------------------------------------------------
@@ -182,14 +185,18 @@ def _removed(hot_sets: Iterable[Path]) -> bool:
     return [folder for folder in hot_sets if not remove_hot_set(folder)] == []
 
 
-def _remove_enrichment(enrichment: Path) -> None:
-    if _removed(_hot_sets_in(enrichment)):
-        shutil.rmtree(enrichment, ignore_errors=True)
+def _remove_enrichment(enrichment: Path, tries: int = 1) -> None:
+    for number in range(tries):
+        if number:
+            time.sleep(END_PAUSE_S)
+        if _removed(_hot_sets_in(enrichment)):
+            shutil.rmtree(enrichment, ignore_errors=True)
+            return
 
 
-def _remove_executor(executor: Path) -> None:
+def _remove_executor(executor: Path, tries: int = 1) -> None:
     for enrichment in executor.iterdir():
-        _remove_enrichment(enrichment)
+        _remove_enrichment(enrichment, tries)
     with contextlib.suppress(OSError):
         executor.rmdir()
 
