@@ -35,6 +35,12 @@ def plan(tmp_path: Path) -> EnrichPlan:
     )
 
 
+@pytest.fixture(autouse=True)
+def process_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process has loaded is not for good, as it is in a worker."""
+    monkeypatch.setattr(worker, "_spare_what_stays", lambda: None)
+
+
 def served_names(plan: EnrichPlan) -> list[str]:
     """Serve a task that asks for all keys."""
     answers = worker.answers(plan)(iter([pa.array(range(KEYS))]))
