@@ -46,3 +46,17 @@ def test_a_slow_rise_is_no_fall() -> None:
     aging = Aging(ENTRIES)
     for share in np.linspace(0.1, 0.8, 200):
         assert ALL not in halvings(aging, float(share), 1, rng)
+
+
+def test_the_outlook_is_the_length_of_a_period_over_what_was_counted() -> None:
+    aging = Aging(ENTRIES)
+    aging.note(5 * ENTRIES, ENTRIES)
+    assert aging.outlook == PERIOD_MIN / 5
+    aging.note((PERIOD_MIN - 5) * ENTRIES, ENTRIES)
+    assert aging.outlook == 1
+    # Half of what was counted is left, and the next period is twice as long.
+    assert aging.due() == 1
+    assert aging.outlook == 4
+    other = Aging(ENTRIES)
+    other.go_on_from(aging.as_numbers())
+    assert other.outlook == aging.outlook

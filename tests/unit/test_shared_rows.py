@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.relations.memory import MemoryRelation
 from semistream.structures.distinct import distinct
 from semistream.structures.hot_removal import remove_hot_set
-from semistream.structures.hot_set import HotSet
+from semistream.structures.hot_set import HotSet, HotSetWriter
 
 Int64s = npt.NDArray[np.int64]
 
@@ -35,13 +36,14 @@ def relation() -> MemoryRelation:
 class Process:
     """What one process knows, asked in steps as an operator asks."""
 
-    def __init__(self, relation: MemoryRelation, folder: Path) -> None:
+    def __init__(self, relation: MemoryRelation, folder: Path, read_key_s: float = math.inf) -> None:
         division = hot_layout(relation, HOT_BYTES)
         assert division is not None
         self.hot = HotSet(folder, *division, "one version")
         self._all = pa.Table.from_batches([relation.segment(n) for n in range(relation.segment_count)])
         self._all = self._all.combine_chunks().to_batches()[0]
         self.knowledge = Knowledge(relation, MemoryBudget(16 * MIB), OWN_BYTES, self.hot)
+        self.knowledge.price_reads(read_key_s)
 
     def hits(self, codes: Int64s) -> int:
         """Ask for codes; learn what was missed; return how many were remembered."""
@@ -104,9 +106,12 @@ def test_a_process_that_has_just_come_is_as_warm_as_those_before(relation: Memor
     assert after[1] > 0.98 * float(np.mean(before[-5:]))
 
 
-def test_when_other_keys_are_hot_they_take_the_place_of_the_old(relation: MemoryRelation, tmp_path: Path) -> None:
+@pytest.mark.parametrize("read_key_s", [1e-6, math.inf])
+def test_when_other_keys_are_hot_they_take_the_place_of_the_old(
+    read_key_s: float, relation: MemoryRelation, tmp_path: Path
+) -> None:
     rng = np.random.default_rng(6)
-    processes = [Process(relation, tmp_path / "hot") for _ in range(2)]
+    processes = [Process(relation, tmp_path / "hot", read_key_s) for _ in range(2)]
     steady = hit_rates(processes, zipf_keys(rng, 1.0, 800_000), rng, 40)
     moved = hit_rates(processes, zipf_keys(rng, 1.0, 800_000, seed=4), rng, 40)
     print(f"steady {np.mean(steady[-5:]):.3f}, moved {[round(rate, 3) for rate in moved]}")
@@ -127,6 +132,28 @@ def test_once_the_hot_set_is_full_a_key_must_be_asked_for_more_than_once(
     for _ in range(20):
         process.hits(unknown)
     assert process.hits(unknown) > 0.8 * len(unknown)
+
+
+def test_where_reading_costs_little_few_segments_are_written_anew_for_it(
+    relation: MemoryRelation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    rewrite = HotSetWriter.rewrite
+
+    def noted(writer: HotSetWriter, segment: int, first: Int64s, count: Int64s) -> None:
+        written.append(segment)
+        rewrite(writer, segment, first, count)
+
+    monkeypatch.setattr(HotSetWriter, "rewrite", noted)
+    rates, rewrites = [], []
+    for read_key_s in (1e-6, 1e-3):
+        rng = np.random.default_rng(8)
+        process = Process(relation, tmp_path / f"{read_key_s}", read_key_s)
+        rates.append(float(np.mean(hit_rates([process], zipf_keys(rng, 1.0, 600_000), rng, 30)[-10:])))
+        rewrites.append(len(written) - sum(rewrites))
+    print(f"segments written anew {rewrites}, hits {[round(rate, 3) for rate in rates]}")
+    assert 0 < rewrites[0] < rewrites[1] / 2
+    assert rates[0] > rates[1] - 0.03
 
 
 def test_after_the_first_task_the_hot_set_holds_most_of_what_it_read(relation: MemoryRelation, tmp_path: Path) -> None:

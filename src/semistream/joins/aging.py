@@ -38,6 +38,10 @@ ALL = 31
 """Halvings that leave nothing of a count."""
 
 
+NUMBERS = 7
+"""That say all that an `Aging` knows."""
+
+
 class Aging:
     """Watches hits and says how often counts must be halved now.
 
@@ -59,6 +63,8 @@ class Aging:
         self._period = PERIOD_MIN
         self._probes = 0
         """Since the last halving."""
+        self._counted_probes = 0.0
+        """Those that counts are of, before the last halving at half of their weight, and so on."""
         self._look_probes = 0
         self._look_hits = 0
         self._expected_share: float | None = None
@@ -67,6 +73,7 @@ class Aging:
     def note(self, probes: int, hits: int) -> None:
         """So many keys were asked for, and so many of them were there."""
         self._probes += probes
+        self._counted_probes += probes
         self._look_probes += probes
         self._look_hits += hits
         if self._look_probes >= max(PROBES_PER_LOOK_MIN, PROBES_PER_LOOK * self.entries):
@@ -85,6 +92,11 @@ class Aging:
         """Standard deviations by which a count must exceed another to be taken for the greater one."""
         return (self._period // PERIOD_MIN).bit_length() - 1
 
+    @property
+    def outlook(self) -> float:
+        """How many uses are ahead, in as many probes as are between two halvings, for each that was counted."""
+        return self._period * self.entries / max(1.0, self._counted_probes)
+
     def resize(self, entries: int) -> None:
         """The memory has another size, and so will have the share of hits."""
         self.entries = entries
@@ -95,24 +107,26 @@ class Aging:
         """All that it knows, for whoever goes on in another process; the first is not 0."""
         expected = -1.0 if self._expected_share is None else self._expected_share
         seen = (self._probes, self._look_probes, self._look_hits)
-        return [float(self._period), *(float(n) for n in seen), expected, float(self._has_moved)]
+        return [float(self._period), *(float(n) for n in seen), expected, float(self._has_moved), self._counted_probes]
 
     def go_on_from(self, numbers: Sequence[float]) -> None:
-        """Know what another knew; zeros are from nobody."""
-        period, probes, look_probes, look_hits, expected, has_moved = numbers
+        """Know what another knew, in the numbers from the first on; zeros are from nobody."""
+        period, probes, look_probes, look_hits, expected, has_moved, counted_probes = numbers[:NUMBERS]
         if period:
             self._period, self._probes = int(period), int(probes)
             self._look_probes, self._look_hits = int(look_probes), int(look_hits)
             self._expected_share = None if expected < 0 else expected
             self._has_moved = bool(has_moved)
+            self._counted_probes = counted_probes
 
     def due(self) -> int:
         """How often counts must be halved before they are used again."""
         if self._has_moved:
             self._has_moved = False
-            self._period, self._probes = PERIOD_MIN, 0
+            self._period, self._probes, self._counted_probes = PERIOD_MIN, 0, 0.0
             return ALL
         if self._probes < self._period * self.entries:
             return 0
         self._period, self._probes = min(2 * self._period, PERIOD_MAX), 0
+        self._counted_probes /= 2
         return 1

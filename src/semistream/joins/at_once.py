@@ -363,6 +363,8 @@ class AnsweringAtOnce:
     def settle(self) -> None:
         """Remember what was offered. Nothing may be waiting."""
         assert self._waiting == 0, "pairs may point at what would be moved"
+        if self._missed_keys and (read_s := self._paths.expected_s(self._missed_keys)):
+            self._knowledge.price_reads(read_s / self._missed_keys)
         for offer in self._to_remember:
             # The rows of a code that two batches share are not all in one of them.
             whole = ~np.isin(offer.codes, self._cut_codes) if self._cut_codes else slice(None)

@@ -150,6 +150,11 @@ class Knowledge:
         """Remember the best of these codes, each with all of its rows in the batch; those there are no news."""
         self.remembered.offer(batch, codes, first, count, self._frequency.estimate(codes))
 
+    def price_reads(self, key_s: float) -> None:
+        """Say what reading a key costs now, so that letting one in is not more work than it saves."""
+        if isinstance(self.remembered, SharedRows):
+            self.remembered.read_key_s = key_s
+
     def settle(self) -> None:
         """Let counts age when it is time, share what was learned, and charge what is held."""
         if halvings := self.remembered.halvings_due():

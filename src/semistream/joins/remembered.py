@@ -132,12 +132,21 @@ def _mark_leaving(uses: Array, sizes: Array, price: float, entries_min: int, byt
 
 
 def worth_more(
-    uses: Numbers, sizes: Numbers, prices: npt.NDArray[np.float64] | float, margin_deviations: int
+    uses: Numbers,
+    sizes: Numbers,
+    prices: npt.NDArray[np.float64] | float,
+    margin_deviations: int,
+    effort_uses: float = 0.0,
 ) -> npt.NDArray[np.bool_]:
-    """Whether newcomers are clearly worth more than what must leave for them, at these uses per byte."""
+    """Whether newcomers are clearly worth more than what must leave for them, at these uses per byte.
+
+    Where there is room, at no price, nobody must leave, and nothing is too much effort.
+    """
     uses_to_beat = prices * sizes
     # A count of n events that come by chance deviates by the root of n.
-    is_more: npt.NDArray[np.bool_] = uses > uses_to_beat + margin_deviations * np.sqrt(uses_to_beat)
+    is_more: npt.NDArray[np.bool_] = uses > uses_to_beat + margin_deviations * np.sqrt(uses_to_beat) + effort_uses * (
+        uses_to_beat > 0
+    )
     return is_more
 
 

@@ -19,6 +19,7 @@ Memory: the nursery's, and while moving what the caller says is free.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ import pyarrow as pa
 from semistream.joins.aging import ALL, Aging
 from semistream.joins.base import Numbers, StreamRows
 from semistream.joins.matching import PairCursor
-from semistream.joins.remembered import Recalled, RememberedRows, price_of, staying, worth_more
+from semistream.joins.remembered import EVICTED_SHARE_MAX, Recalled, RememberedRows, price_of, staying, worth_more
 from semistream.structures.frequency import FrequencySketch
 from semistream.structures.hot_set import HotSet, HotSetWriter
 
@@ -47,6 +48,10 @@ CANDIDATE_BYTES, RESIDENT_BYTES = 96, 48
 
 SAMPLED_MAX = 4096
 """Keys of a segment from which the price of its room is taken."""
+
+WRITE_KEY_S = 0.5e-6
+"""What writing a key anew takes, about. A guess will do: what it is compared with, reading one, takes a microsecond
+where R lies in the page cache, and a hundred or ten thousand where it does not."""
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +85,21 @@ class _Candidates:
                 yield segment, order[ends[segment - 1] if segment else 0 : ends[segment]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """By how much newcomers must exceed the price of room."""
+
+    margin_deviations: int
+    effort_uses: float
+    """Uses that pay for the work of letting one in."""
+
+    def is_cleared(
+        self, uses: Numbers, sizes: Numbers, prices: npt.NDArray[np.float64] | float
+    ) -> npt.NDArray[np.bool_]:
+        """Whether newcomers are worth it; all are where room has no price."""
+        return worth_more(uses, sizes, prices, self.margin_deviations, self.effort_uses)
+
+
 class SharedRows:
     """What this process remembers together with others."""
 
@@ -95,6 +115,8 @@ class SharedRows:
         self._dropped_keys = 0
         self._is_lost = False
         """Whether the hot set cannot be used for now."""
+        self.read_key_s = math.inf
+        """What reading a key costs, as far as it is known: nothing is too much effort before."""
 
     # As a join sees it -----------------------------------------------------------------------------------------------
 
@@ -161,7 +183,7 @@ class SharedRows:
     def _exceed_floors(self, codes: Numbers, sizes: Numbers, uses: Numbers) -> npt.NDArray[np.bool_]:
         """Whether keys are worth more than the price of room in their segments; 0 as long as there is room."""
         table = self._hot.table
-        return worth_more(uses, sizes, table.floors[table.segments_of(codes)], margin_deviations=0)
+        return self._bar(self._common_aging()).is_cleared(uses, sizes, table.floors[table.segments_of(codes)])
 
     def share(self, free_bytes: int) -> None:
         """See what others have added, and move what has gathered."""
@@ -222,28 +244,39 @@ class SharedRows:
             with self._hot.writing() as writer:
                 if writer is not None:
                     # Also where nobody comes in: that may be because counts are those of yesterday.
-                    margin_deviations = self._age_all(writer)
+                    bar = self._age_all(writer)
                     self._offered_keys = 0
                     if self._fresh_keys > due_keys:
-                        self._move(writer, free_bytes, margin_deviations)
+                        self._move(writer, free_bytes, bar)
                         self._fresh_keys = 0
         except OSError as problem:
             # A disk that is full, a folder that was removed: others may have more luck, and so may we the next time.
             _log.warning("the hot set in %s could not be written: %s", self._hot.folder, problem)
             self._offered_keys = self._fresh_keys = 0
 
-    def _age_all(self, writer: HotSetWriter) -> int:
-        """Halve all counts when it is time, as `Knowledge` does for one process; return the margin of newcomers."""
-        aging = Aging(writer.layout.segments * writer.layout.entries_max)
-        memo = writer.memo
-        aging.go_on_from(memo[:6].tolist())
+    def _age_all(self, writer: HotSetWriter) -> _Bar:
+        """Halve all counts when it is time, as `Knowledge` does for one process; return what newcomers must exceed."""
+        aging = self._common_aging()
         aging.note(*writer.take_tally())
         if halvings := aging.due():
             writer.halve(min(halvings, ALL))
-        memo[:6] = aging.as_numbers()
-        return aging.margin_deviations
+        numbers = aging.as_numbers()
+        self._hot.memo[: len(numbers)] = numbers
+        return self._bar(aging)
 
-    def _move(self, writer: HotSetWriter, free_bytes: int, margin_deviations: int) -> None:
+    def _common_aging(self) -> Aging:
+        """As the last writer left it."""
+        layout = self._hot.layout
+        aging = Aging(layout.segments * layout.entries_max)
+        aging.go_on_from(self._hot.memo.tolist())
+        return aging
+
+    def _bar(self, aging: Aging) -> _Bar:
+        """A segment is written anew for an eighth of its keys, so each that comes costs eight times what one does."""
+        effort_s = WRITE_KEY_S / EVICTED_SHARE_MAX
+        return _Bar(aging.margin_deviations, effort_s / (self.read_key_s * aging.outlook))
+
+    def _move(self, writer: HotSetWriter, free_bytes: int, bar: _Bar) -> None:
         """Move the best of the nursery's keys, to the segments that gain most by it first."""
         keys = self._some_of_nursery(free_bytes // 2 // CANDIDATE_BYTES)
         if len(keys.entries) == 0:
@@ -251,7 +284,7 @@ class SharedRows:
         # Another may have moved the same key.
         leaves = self._hot.table.probe(keys.codes, use=0)[1] > 0
         floors = self._hot.table.floors
-        wanted = ~leaves & worth_more(keys.uses, keys.sizes, floors[keys.segments], margin_deviations)
+        wanted = ~leaves & bar.is_cleared(keys.uses, keys.sizes, floors[keys.segments])
         worth_bytes = SEGMENT_SHARE * self._nursery.rows_bytes_max / writer.layout.segments
         rewrites_left = REWRITES_MAX if free_bytes // 2 >= RESIDENT_BYTES * writer.layout.entries_max else 0
         for segment, coming in keys.by_segment(np.flatnonzero(wanted), writer.layout.segments, worth_bytes):
@@ -259,9 +292,9 @@ class SharedRows:
             fitting = _fitting(writer.room(segment), keys.sizes[own])
             if fitting < len(own) and rewrites_left > 0 and writer.may_rewrite:
                 late = own[fitting:]
-                rewrites_left -= self._make_room(writer, segment, keys.uses[late], keys.sizes[late], margin_deviations)
+                rewrites_left -= self._make_room(writer, segment, keys.uses[late], keys.sizes[late], bar)
                 floor = float(self._hot.table.floors[segment])
-                own = own[worth_more(keys.uses[own], keys.sizes[own], floor, margin_deviations)]
+                own = own[bar.is_cleared(keys.uses[own], keys.sizes[own], floor)]
                 fitting = _fitting(writer.room(segment), keys.sizes[own])
             moving = np.sort(own[:fitting])
             if len(moving):
@@ -286,9 +319,7 @@ class SharedRows:
         self._turn = (self._turn + count_max) % count
         return np.sort((self._turn + np.arange(max(0, count_max), dtype=np.int64)) % count)
 
-    def _make_room(
-        self, writer: HotSetWriter, segment: int, new_uses: Numbers, new_sizes: Numbers, margin_deviations: int
-    ) -> int:
+    def _make_room(self, writer: HotSetWriter, segment: int, new_uses: Numbers, new_sizes: Numbers, bar: _Bar) -> int:
         """Set the price of room in a segment, and write it anew if anyone is worth more; return how many were."""
         table = self._hot.table
         first, count = table.entries(segment)
@@ -298,7 +329,7 @@ class SharedRows:
         uses = table.uses[first]
         price = price_of(uses, sizes, SAMPLED_MAX)
         writer.set_floor(segment, price)
-        if not worth_more(new_uses, new_sizes, price, margin_deviations).any():
+        if not bar.is_cleared(new_uses, new_sizes, price).any():
             return 0
         # At no price at all, nothing was asked for since counts were forgotten.
         stays = staying(uses, sizes, price) if price > 0 else uses > 0

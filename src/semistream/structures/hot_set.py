@@ -175,6 +175,11 @@ class HotSet:
         self._words[_HITS] += hits
 
     @property
+    def memo(self) -> npt.NDArray[np.float64]:
+        """A few numbers that writers leave for each other and for readers; zeros at first."""
+        return self._words[_MEMO : _MEMO + _MEMO_WORDS].view(np.float64)
+
+    @property
     def key_count(self) -> int:
         """Keys in all segments that are mapped; 0 while it may not be read."""
         return int(self.table.headers[: self.layout.segments, ENTRIES].sum()) if self.is_open else 0
@@ -272,11 +277,6 @@ class HotSetWriter:
         probes, hits = int(words[_PROBES]), int(words[_HITS])
         words[[_PROBES, _HITS]] = 0
         return probes, min(hits, probes)
-
-    @property
-    def memo(self) -> npt.NDArray[np.float64]:
-        """A few numbers that writers leave for each other; zeros at first."""
-        return self._hot._words[_MEMO : _MEMO + _MEMO_WORDS].view(np.float64)
 
     def set_floor(self, segment: int, price: float) -> None:
         """Set the price of room in a segment that exists."""
