@@ -50,9 +50,9 @@ def test_a_slow_rise_is_no_fall() -> None:
 
 def test_the_outlook_is_the_length_of_a_period_over_what_was_counted() -> None:
     aging = Aging(ENTRIES)
-    aging.note(5 * ENTRIES, ENTRIES)
+    aging.note(5 * ENTRIES, 0)
     assert aging.outlook == PERIOD_MIN / 5
-    aging.note((PERIOD_MIN - 5) * ENTRIES, ENTRIES)
+    aging.note((PERIOD_MIN - 5) * ENTRIES, 0)
     assert aging.outlook == 1
     # Half of what was counted is left, and the next period is twice as long.
     assert aging.due() == 1
