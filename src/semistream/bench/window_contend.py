@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.child_process import report
-from semistream.bench.contend import METRICS, followed, spark_settings, sums, timed, told
+from semistream.bench.contend import METRICS, followed, hashed, spark_settings, sums, timed, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +80,7 @@ def main(order: dict[str, Any]) -> None:
     with quiet_spark(Path(order["spark_log"]), cores=cores, settings=settings) as spark:
         a, b = (_stream(spark, Path(order["events"]) / side, cores) for side in SIDES)
         joined = CONTENDERS[order["contender"]](a, b, order)
-        writer = joined.observe(METRICS, *sums(OUTPUT_COLUMNS)).writeStream.format("noop")
+        writer = hashed(joined, OUTPUT_COLUMNS).observe(METRICS, *sums()).writeStream.format("noop")
         writer = writer.option("checkpointLocation", str(scratch / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
         for progress in followed(query, batches):
