@@ -44,7 +44,7 @@ def process_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 def served_names(plan: EnrichPlan) -> list[str]:
     """Serve a task that asks for all keys."""
     answers = worker.answers(plan)(iter([pa.array(range(KEYS))]))
-    return [row["r0"]["name"] for answer in answers for row in answer.to_pylist()]
+    return [row["c0"] for answer in answers for row in answer.to_pylist()]
 
 
 @pytest.mark.parametrize("is_reused", [True, False])

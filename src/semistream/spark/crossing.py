@@ -15,7 +15,7 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, LongType, StructField, StructType
 
 from semistream.errors import InvalidOption
 from semistream.spark import sharing_out, worker
@@ -48,10 +48,23 @@ def struct_of(plan: LookupPlan) -> StructType:
 
 def by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
     """The same rows with what was found for each in a hidden column: only keys cross to Python."""
-    fields = [StructField(f"r{i}", struct_of(p), nullable=True) for i, p in enumerate(plan.lookups)]
-    function = arrow_udf(worker.answers(plan), StructType([*fields, StructField("counts", _COUNTS)]))
+    function = arrow_udf(worker.answers(plan), _answer_type(plan))
     keys = [_column(column) for p in plan.lookups for column in p.lookup.on]
     return df.withColumn(HIDDEN, function(*keys))
+
+
+def _answer_type(plan: EnrichPlan) -> StructType:
+    """One struct with everything; Spark would copy one in it for each lookup row by row once more."""
+    types = [field.dataType for p in plan.lookups for field in struct_of(p).fields]
+    fields = [StructField(f"c{i}", data_type) for i, data_type in enumerate(types)]
+    if plan.drops_misses:
+        fields += [StructField(f"found{i}", BooleanType()) for i in range(len(plan.lookups))]
+    return StructType([*fields, StructField("counts", _COUNTS)])
+
+
+def counts_of(plan: EnrichPlan) -> Column:
+    """The counts of a worker, beside what it found."""
+    return F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col(HIDDEN)
 
 
 def by_rows(df: DataFrame, plan: EnrichPlan) -> DataFrame:
@@ -114,9 +127,9 @@ def is_kept(plan: EnrichPlan) -> Column:
     """Whether a row belongs to the output: neither left out by `on_miss` nor there only to carry counts."""
     if plan.way == "rows":
         return F.coalesce(F.col(HIDDEN)[CARRIES_ROW], F.lit(1)) == 1
-    if plan.lookups[0].on_miss != "drop":
+    if not plan.drops_misses:
         return F.lit(True)
-    found = [F.col(HIDDEN)[f"r{i}"].isNotNull() for i in range(len(plan.lookups))]
+    found = [F.col(HIDDEN)[f"found{i}"] for i in range(len(plan.lookups))]
     return functools.reduce(lambda a, b: a & b, found)
 
 
@@ -124,8 +137,8 @@ def without_hidden(df: DataFrame, stream_columns: Sequence[str], plan: EnrichPla
     """What the user asked for, and no more."""
     if plan.way == "rows":
         return df.drop(HIDDEN)
-    answer = F.col(HIDDEN)
-    added = [answer[f"r{i}"][name].alias(name) for i, p in enumerate(plan.lookups) for name in p.lookup.output_names]
+    names = [name for p in plan.lookups for name in p.lookup.output_names]
+    added = [F.col(HIDDEN)[f"c{i}"].alias(name) for i, name in enumerate(names)]
     return df.select(*(_column(column) for column in stream_columns), *added)
 
 

@@ -30,6 +30,7 @@ from semistream.spark.crossing import (
     arrow_udf,
     by_answers,
     by_rows,
+    counts_of,
     is_kept,
     shared_out_by_key,
     struct_of,
@@ -42,7 +43,7 @@ from semistream.spark.environment import (
     worker_count,
 )
 from semistream.spark.plan import EnrichPlan, in_words, make_plan, metric_names
-from semistream.spark.plan_checks import BY_PARTITION, HIDDEN, check_argument_count, check_arguments
+from semistream.spark.plan_checks import BY_PARTITION, check_argument_count, check_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -114,9 +115,8 @@ def enrich(
     label = name or "_".join(("enrich", *lookup_names))
     counted = shared_out_by_key(_counted(df, label), plan)
     joined = by_answers(counted, plan) if plan.way == "answers" else by_rows(counted, plan)
-    counts = F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col(HIDDEN)
     kept = is_kept(plan)
-    seen = joined.observe(label, *observed(counts, lookup_names, kept)).where(kept)
+    seen = joined.observe(label, *observed(counts_of(plan), lookup_names, kept)).where(kept)
     return without_hidden(seen, df.columns, plan)
 
 

@@ -129,6 +129,11 @@ class EnrichPlan:
     reasons: tuple[str, ...]
     """Why this way, this sharing out and, where that was left to us, these algorithms; sentences without full stops."""
 
+    @property
+    def drops_misses(self) -> bool:
+        """Whether a row is left out for which one of the lookups finds nothing."""
+        return self.lookups[0].on_miss == "drop"
+
 
 def make_plan(
     stream: pa.Schema,

@@ -56,7 +56,7 @@ _aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semistream-aside"
 
 
 def answers(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
-    """The body of the Arrow UDF behind `enrich`: key columns in, a struct of structs out."""
+    """The body of the Arrow UDF behind `enrich`: key columns in, a struct out."""
 
     def run(batches: Iterator[Any]) -> Iterator[pa.Array]:
         with _serving(plan, rows_may_wait=False) as served:
@@ -74,7 +74,7 @@ def structs(plan: EnrichPlan) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
         with _serving(plan, rows_may_wait=False) as served:
             for batch in batches:
                 for columns in served.cut(as_columns(batch)):
-                    yield served.structs(columns)[0]
+                    yield served.structs(columns)
 
     return run
 
@@ -240,23 +240,27 @@ class _Served:
             yield [column.slice(begin, rows_max) for column in columns]
 
     def answer(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """One struct a row: a struct for each lookup, null where it found nothing, and the counts."""
+        """One struct a row: what all lookups found, null where one found nothing, whether it did, and the counts."""
         length = len(columns[0])
         self._rows_in += length
-        found = self.structs(columns)
-        counts = counts_column(self._counts(), length)
-        names = [f"r{i}" for i in range(len(found))]
-        return pa.StructArray.from_arrays([*found, counts], names=[*names, "counts"])
+        found = [lookup.aligned(keys) for lookup, keys in self._keys_by_lookup(columns)]
+        added = [column for aligned in found for column in aligned.columns]
+        arrays = {f"c{i}": column for i, column in enumerate(added)}
+        if self._plan.drops_misses:
+            arrays |= {f"found{i}": pa.array(aligned.matched) for i, aligned in enumerate(found)}
+        arrays["counts"] = counts_column(self._counts(), length)
+        return pa.StructArray.from_arrays(list(arrays.values()), names=list(arrays))
 
-    def structs(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """For each lookup the structs it found, null where there are none."""
-        found = []
+    def _keys_by_lookup(self, columns: Sequence[pa.Array]) -> Iterator[tuple[ServedLookup, Sequence[pa.Array]]]:
         begin = 0
         for lookup in self._lookups:
-            width = len(lookup.plan.lookup.on)
-            found.append(lookup.structs(columns[begin : begin + width]))
-            begin += width
-        return found
+            end = begin + len(lookup.plan.lookup.on)
+            yield lookup, columns[begin:end]
+            begin = end
+
+    def structs(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """What the only lookup found, null where there is nothing."""
+        return self._lookups[0].structs(columns)
 
     def lists(self, columns: Sequence[pa.Array]) -> pa.Array:
         """The only lookup's structs, all of them, as lists."""
