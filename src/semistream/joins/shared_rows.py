@@ -11,7 +11,8 @@ was found in somebody's nursery or nowhere. Both are halved by whoever writes, b
 writers keep a common memory. A segment that is full is written anew, without its lowest eighth; what was not asked for
 once since counts were forgotten leaves as well.
 
-Work: a segment is written only for as many bytes as are worth it, and few segments are written anew at a time.
+Work: a segment is written only for as many bytes as are worth it, few segments are written anew at a time, and a key
+that others must leave for must save more reads than it costs to write (`WRITE_KEY_S`).
 
 Memory: the nursery's, and while moving what the caller says is free.
 """
