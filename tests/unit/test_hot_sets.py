@@ -17,6 +17,7 @@ from semistream.relations.building.build import build_relation
 from semistream.relations.handle import RelationHandle, open_handle
 from semistream.relations.memory import MemoryRelation
 from semistream.spark import hot_sets, worker
+from semistream.spark.counts import BYTES_HELD, position_of
 from semistream.spark.hot_sets import HotSets, executor_name, remove_hot_sets_of_executor, remove_hot_sets_of_query
 from semistream.spark.memory_parts import HOT_BYTES_MIN, memory_parts, shares_rows
 from semistream.spark.plan import EnrichPlan, make_plan
@@ -237,7 +238,7 @@ def answered(plan: EnrichPlan, keys: np.ndarray) -> tuple[list[str], dict[str, i
     (answer,) = worker.answers(plan)(iter([pa.array(keys)]))
     names = answer.field("c0").to_pylist()
     counts = answer.field("counts")[0].as_py()
-    return names, {"hits": counts[-2], "reads": counts[-1], "shared_bytes": counts[3]}
+    return names, {"hits": counts[position_of("hits")], "bytes_held": counts[BYTES_HELD]}
 
 
 def test_a_worker_that_comes_later_answers_from_what_others_have_read(products: RelationHandle, places: Path) -> None:
@@ -254,7 +255,16 @@ def test_a_worker_that_comes_later_answers_from_what_others_have_read(products: 
     names, counts = answered(plan, keys)
     assert names == expected
     assert counts["hits"] > 1_500
-    assert 0 < counts["shared_bytes"] <= 32 * MIB
+    assert 0 < counts["bytes_held"] <= plan.memory_bytes
+
+
+def test_a_worker_knows_what_reading_a_key_costs(products: RelationHandle) -> None:
+    plan = planned(products)
+    for seed in range(4):
+        answered(plan, np.random.default_rng(seed).choice(ROWS, 2_000))
+    (served,) = worker._served.values()
+    remembered = served._lookups[0].driver.join.knowledge.remembered
+    assert 0 < remembered.read_key_s < 0.01
 
 
 def test_rows_of_an_older_version_are_never_put_out(products: RelationHandle, tmp_path: Path, places: Path) -> None:
