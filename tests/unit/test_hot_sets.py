@@ -20,8 +20,9 @@ from semistream.spark import hot_sets, worker
 from semistream.spark.counts import BYTES_HELD, position_of
 from semistream.spark.hot_sets import HotSets, executor_name, remove_hot_sets_of_executor, remove_hot_sets_of_query
 from semistream.spark.memory_parts import HOT_BYTES_MIN, memory_parts, shares_rows
-from semistream.spark.plan import EnrichPlan, make_plan
+from semistream.spark.plan import EnrichPlan
 from semistream.structures.hot_removal import STATE, remove_hot_set
+from tests.support.plans import planned
 
 ROWS = 60_000
 HOT_BYTES = 8 * MIB
@@ -187,18 +188,9 @@ def products(tmp_path: Path) -> RelationHandle:
     return open_handle(tmp_path / "products", None, None, verify=True)
 
 
-def planned(handle: RelationHandle, **changed: object) -> EnrichPlan:
-    options: dict[str, object] = {
-        "memory_bytes": 32 * MIB,
-        "workers": 1,
-        "batch_rows": 2_000,
-        "algorithm": "adaptive",
-        "on_miss": "null",
-        "defaults": None,
-        "tasks": 1,
-        "shuffle": "never",
-    }
-    return make_plan(pa.schema([("id", pa.int64())]), [handle.on()], **{**options, **changed})  # type: ignore[arg-type]
+def planned_to_share(handle: RelationHandle, **changed: Any) -> EnrichPlan:
+    options = {"memory_bytes": 32 * MIB, "batch_rows": 2_000, "algorithm": "adaptive", "tasks": 1, "shuffle": "never"}
+    return planned(handle, **{**options, **changed})
 
 
 @pytest.fixture(autouse=True)
@@ -216,7 +208,7 @@ def forget_worker() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 4, 8])
 @pytest.mark.parametrize("memory_bytes", [MIB, 24 * MIB, 256 * MIB, 4096 * MIB])
 def test_all_parts_together_are_the_memory(workers: int, memory_bytes: int, products: RelationHandle) -> None:
-    plan = planned(products, workers=workers, memory_bytes=memory_bytes, batch_rows=10_000)
+    plan = planned_to_share(products, workers=workers, memory_bytes=memory_bytes, batch_rows=10_000)
     parts = memory_parts(plan, plan.lookups[0])
     total = parts.hot_bytes + workers * (parts.seat_bytes + parts.seatless_bytes)
     assert total <= memory_bytes <= total + workers
@@ -225,13 +217,13 @@ def test_all_parts_together_are_the_memory(workers: int, memory_bytes: int, prod
 
 
 def test_algorithms_of_the_papers_remember_for_themselves(products: RelationHandle) -> None:
-    assert not shares_rows(planned(products, algorithm="cachejoin"))
-    assert shares_rows(planned(products))
+    assert not shares_rows(planned_to_share(products, algorithm="cachejoin"))
+    assert shares_rows(planned_to_share(products))
 
 
 def test_a_relation_that_fits_into_each_worker_is_not_shared(tmp_path: Path) -> None:
     build_relation(pa.table({"id": range(100)}), key="id", out=tmp_path / "small")
-    assert not shares_rows(planned(open_handle(tmp_path / "small", None, None, verify=True)))
+    assert not shares_rows(planned_to_share(open_handle(tmp_path / "small", None, None, verify=True)))
 
 
 def answered(plan: EnrichPlan, keys: np.ndarray) -> tuple[list[str], dict[str, int]]:
@@ -242,7 +234,7 @@ def answered(plan: EnrichPlan, keys: np.ndarray) -> tuple[list[str], dict[str, i
 
 
 def test_a_worker_that_comes_later_answers_from_what_others_have_read(products: RelationHandle, places: Path) -> None:
-    plan = planned(products)
+    plan = planned_to_share(products)
     keys = np.random.default_rng(1).choice(ROWS, 2_000, replace=False)
     expected = [f"the name of product {n}" for n in keys.tolist()]
     for _ in range(12):
@@ -259,7 +251,7 @@ def test_a_worker_that_comes_later_answers_from_what_others_have_read(products: 
 
 
 def test_a_worker_knows_what_reading_a_key_costs(products: RelationHandle) -> None:
-    plan = planned(products)
+    plan = planned_to_share(products)
     for seed in range(4):
         answered(plan, np.random.default_rng(seed).choice(ROWS, 2_000))
     (served,) = worker._served.values()
@@ -271,10 +263,10 @@ def test_rows_of_an_older_version_are_never_put_out(products: RelationHandle, tm
     keys = np.arange(2_000)
     for number in range(4):
         for _ in range(3):
-            answered(planned(open_handle(tmp_path / "products", None, None, verify=True)), keys)
+            answered(planned_to_share(open_handle(tmp_path / "products", None, None, verify=True)), keys)
         table = pa.table({"id": np.arange(ROWS), "name": [f"name {number} of product {n}" for n in range(ROWS)]})
         build_relation(table, key="id", out=tmp_path / "products")
-        newest = planned(open_handle(tmp_path / "products", None, None, verify=True))
+        newest = planned_to_share(open_handle(tmp_path / "products", None, None, verify=True))
         for _ in range(3):
             assert answered(newest, keys)[0] == [f"name {number} of product {n}" for n in keys.tolist()]
 
@@ -282,7 +274,7 @@ def test_rows_of_an_older_version_are_never_put_out(products: RelationHandle, tm
 def test_after_a_long_break_in_which_the_hot_set_was_removed_there_is_another(
     products: RelationHandle, places: Path
 ) -> None:
-    plan = planned(products)
+    plan = planned_to_share(products)
     answered(plan, np.arange(2_000))
     (state,) = states(places)
     assert remove_hot_set(state.parent)
@@ -292,7 +284,7 @@ def test_after_a_long_break_in_which_the_hot_set_was_removed_there_is_another(
 
 
 def test_a_task_that_fails_holds_nothing_that_others_wait_for(products: RelationHandle, places: Path) -> None:
-    plan = planned(products)
+    plan = planned_to_share(products)
 
     def broken() -> Iterator[pa.Array]:
         yield pa.array(np.arange(2_000))

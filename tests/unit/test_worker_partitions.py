@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from semistream.budget import MIB
 from semistream.joins import pcsrj
 from semistream.joins.reference import reference_join
 from semistream.relations.arrow_file.reader import ArrowFileRelation
@@ -17,9 +18,10 @@ from semistream.relations.handle import RelationHandle, open_handle
 from semistream.relations.partitioned import partition_of
 from semistream.spark import sharing_out, worker
 from semistream.spark.counts import ROWS_IN, position_of
-from semistream.spark.plan import EnrichPlan, make_plan
+from semistream.spark.plan import EnrichPlan
 from semistream.spark.versions import newest_fitting_version
 from tests.support.oracle import assert_same_rows
+from tests.support.plans import planned
 
 pytestmark = pytest.mark.long
 
@@ -27,25 +29,17 @@ PARTITIONS = 4
 MASTER = pa.table({"id": np.arange(400) // 2, "name": [f"n{i}" for i in range(400)]})
 
 
-def planned(handle: RelationHandle, memory_bytes: int = 1 << 22) -> EnrichPlan:
-    return make_plan(
-        pa.schema([("id", pa.int64()), ("row", pa.int64())]),
-        [handle.on()],
-        memory_bytes=memory_bytes,
-        workers=1,
-        batch_rows=100,
-        algorithm="pcsrj",
-        on_miss="null",
-        defaults=None,
-        tasks=2,
-        shuffle="auto",
-    )
+STREAM = pa.schema([("id", pa.int64()), ("row", pa.int64())])
+
+
+def planned_by_partition(handle: RelationHandle, memory_bytes: int = 4 * MIB) -> EnrichPlan:
+    return planned(handle, STREAM, memory_bytes=memory_bytes, batch_rows=100, algorithm="pcsrj")
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Iterator[EnrichPlan]:
     build_relation(MASTER, key="id", out=tmp_path / "r", partitions=PARTITIONS, page_bytes=1024)
-    yield planned(open_handle(tmp_path / "r", None, None, verify=True))
+    yield planned_by_partition(open_handle(tmp_path / "r", None, None, verify=True))
     worker._served.clear()
 
 

@@ -11,8 +11,9 @@ import pytest
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import open_handle
 from semistream.spark import worker
-from semistream.spark.plan import EnrichPlan, make_plan
+from semistream.spark.plan import EnrichPlan
 from semistream.spark.served_lookup import ServedLookup
+from tests.support.plans import planned
 
 KEYS = 100
 
@@ -21,18 +22,7 @@ KEYS = 100
 def plan(tmp_path: Path) -> EnrichPlan:
     table = pa.table({"id": range(KEYS), "name": [f"product {i}" for i in range(KEYS)]})
     build_relation(table, key="id", out=tmp_path / "products")
-    return make_plan(
-        pa.schema([("id", pa.int64())]),
-        [open_handle(tmp_path / "products", None, None, verify=True).on()],
-        memory_bytes=1 << 23,
-        workers=1,
-        batch_rows=10_000,
-        algorithm="auto",
-        on_miss="null",
-        defaults=None,
-        tasks=2,
-        shuffle="auto",
-    )
+    return planned(open_handle(tmp_path / "products", None, None, verify=True))
 
 
 @pytest.fixture(autouse=True)

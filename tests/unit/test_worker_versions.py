@@ -12,8 +12,9 @@ import pytest
 from semistream.errors import RelationRefused
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import open_handle
-from semistream.spark.plan import LookupPlan, make_plan
+from semistream.spark.plan import LookupPlan
 from semistream.spark.versions import newest_fitting_version
+from tests.support.plans import planned
 
 MEMORY_BYTES = 1 << 20
 
@@ -21,18 +22,7 @@ MEMORY_BYTES = 1 << 20
 def published(out: Path, table: pa.Table) -> LookupPlan:
     build_relation(table, key="id", out=out)
     handle = open_handle(out, None, None, verify=True)
-    plan = make_plan(
-        pa.schema([("id", pa.int64())]),
-        [handle.on()],
-        memory_bytes=8 * MEMORY_BYTES,
-        workers=1,
-        batch_rows=10_000,
-        algorithm="auto",
-        on_miss="null",
-        defaults=None,
-        tasks=2,
-        shuffle="auto",
-    )
+    plan = planned(handle, memory_bytes=8 * MEMORY_BYTES)
     return plan.lookups[0]
 
 
