@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.budget import MIB
-from semistream.relations.handle import RelationHandle
+from semistream.relations.handle import Lookup
 from semistream.spark.plan import EnrichPlan, make_plan
 
 KEYS_ONLY = pa.schema([("id", pa.int64())])
@@ -24,6 +24,6 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def planned(handle: RelationHandle, stream: pa.Schema = KEYS_ONLY, **changed: Any) -> EnrichPlan:
-    """A plan for one worker that looks up the key `id`, with these options changed."""
-    return make_plan(stream, [handle.on()], **{**_OPTIONS, **changed})
+def planned(*lookups: Lookup, stream: pa.Schema = KEYS_ONLY, **changed: Any) -> EnrichPlan:
+    """A plan for one worker, with these options changed."""
+    return make_plan(stream, lookups, **{**_OPTIONS, **changed})

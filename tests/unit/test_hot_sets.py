@@ -190,7 +190,7 @@ def products(tmp_path: Path) -> RelationHandle:
 
 def planned_to_share(handle: RelationHandle, **changed: Any) -> EnrichPlan:
     options = {"memory_bytes": 32 * MIB, "batch_rows": 2_000, "algorithm": "adaptive", "tasks": 1, "shuffle": "never"}
-    return planned(handle, **{**options, **changed})
+    return planned(handle.on(), **{**options, **changed})
 
 
 @pytest.fixture(autouse=True)

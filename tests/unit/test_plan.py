@@ -19,8 +19,9 @@ from semistream.planning.capacities import Room
 from semistream.relations.base import Relation
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import Lookup, RelationHandle, open_handle
-from semistream.spark.plan import EnrichPlan, Shuffle, in_words, make_plan, metric_names
+from semistream.spark.plan import EnrichPlan, Shuffle, in_words, metric_names
 from semistream.spark.plan_checks import check_arguments
+from tests.support import plans
 
 Publish = Callable[..., RelationHandle]
 
@@ -42,17 +43,7 @@ def products(publish: Publish) -> RelationHandle:
 
 
 def planned(*lookups: Lookup, stream: pa.Schema = SALES, **changed: Any) -> EnrichPlan:
-    options: dict[str, Any] = {
-        "memory_bytes": 64 << 20,
-        "workers": 2,
-        "batch_rows": 10_000,
-        "algorithm": "auto",
-        "on_miss": "null",
-        "defaults": None,
-        "tasks": 2,
-        "shuffle": "auto",
-    }
-    return make_plan(stream, lookups, **{**options, **changed})
+    return plans.planned(*lookups, stream=stream, **{"memory_bytes": 64 << 20, "workers": 2, **changed})
 
 
 # ---------------------------------------------------------------------------------------------------------------------

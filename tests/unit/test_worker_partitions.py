@@ -33,7 +33,7 @@ STREAM = pa.schema([("id", pa.int64()), ("row", pa.int64())])
 
 
 def planned_by_partition(handle: RelationHandle, memory_bytes: int = 4 * MIB) -> EnrichPlan:
-    return planned(handle, STREAM, memory_bytes=memory_bytes, batch_rows=100, algorithm="pcsrj")
+    return planned(handle.on(), stream=STREAM, memory_bytes=memory_bytes, batch_rows=100, algorithm="pcsrj")
 
 
 @pytest.fixture

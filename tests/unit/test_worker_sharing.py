@@ -22,7 +22,7 @@ KEYS = 100
 def plan(tmp_path: Path) -> EnrichPlan:
     table = pa.table({"id": range(KEYS), "name": [f"product {i}" for i in range(KEYS)]})
     build_relation(table, key="id", out=tmp_path / "products")
-    return planned(open_handle(tmp_path / "products", None, None, verify=True))
+    return planned(open_handle(tmp_path / "products", None, None, verify=True).on())
 
 
 @pytest.fixture(autouse=True)

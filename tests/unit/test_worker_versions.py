@@ -22,7 +22,7 @@ MEMORY_BYTES = 1 << 20
 def published(out: Path, table: pa.Table) -> LookupPlan:
     build_relation(table, key="id", out=out)
     handle = open_handle(out, None, None, verify=True)
-    plan = planned(handle, memory_bytes=8 * MEMORY_BYTES)
+    plan = planned(handle.on(), memory_bytes=8 * MEMORY_BYTES)
     return plan.lookups[0]
 
 
