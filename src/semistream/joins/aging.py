@@ -37,7 +37,6 @@ FOLLOW_RATE = 0.25
 ALL = 31
 """Halvings that leave nothing of a count."""
 
-
 NUMBERS = 7
 """That say all that an `Aging` knows."""
 

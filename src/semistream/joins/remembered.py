@@ -144,9 +144,8 @@ def worth_more(
     """
     uses_to_beat = prices * sizes
     # A count of n events that come by chance deviates by the root of n.
-    is_more: npt.NDArray[np.bool_] = uses > uses_to_beat + margin_deviations * np.sqrt(uses_to_beat) + effort_uses * (
-        uses_to_beat > 0
-    )
+    margin_uses = margin_deviations * np.sqrt(uses_to_beat) + np.where(uses_to_beat > 0, effort_uses, 0.0)
+    is_more: npt.NDArray[np.bool_] = uses > uses_to_beat + margin_uses
     return is_more
 
 

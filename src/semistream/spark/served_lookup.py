@@ -17,7 +17,7 @@ from semistream.budget import MemoryBudget
 from semistream.clock import Clock
 from semistream.joins.balance import Balance
 from semistream.joins.base import JoinResources
-from semistream.joins.driver import Aligned, JoinDriver
+from semistream.joins.driver import JoinDriver
 from semistream.joins.output import OutputColumns
 from semistream.joins.registry import algorithm_named
 from semistream.relations.arrow_file.directory import RelationDirectory
@@ -148,13 +148,9 @@ class ServedLookup:
         self._hot = self._opened_hot_set(self.plan.open(self._version))
         return self._hot is not None
 
-    def aligned(self, keys: Sequence[pa.Array]) -> Aligned:
-        """What was found for each row, null where there is nothing and nothing takes its place."""
-        return self.driver.align(keys)
-
     def structs(self, keys: Sequence[pa.Array]) -> pa.Array:
         """One struct a row, null where nothing was found and nothing takes its place."""
-        aligned = self.aligned(keys)
+        aligned = self.driver.align(keys)
         if not aligned.columns:
             return _structs_of_nothing(aligned.matched)
         mask = None

@@ -243,7 +243,7 @@ class _Served:
         """One struct a row: what all lookups found, null where one found nothing, whether it did, and the counts."""
         length = len(columns[0])
         self._rows_in += length
-        found = [lookup.aligned(keys) for lookup, keys in self._keys_by_lookup(columns)]
+        found = [lookup.driver.align(keys) for lookup, keys in self._keys_by_lookup(columns)]
         added = [column for aligned in found for column in aligned.columns]
         arrays = {f"c{i}": column for i, column in enumerate(added)}
         if self._plan.drops_misses:
