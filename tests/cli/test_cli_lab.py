@@ -35,6 +35,17 @@ def test_a_run_prints_one_line_of_json_and_draws_the_figure(tmp_path: Path) -> N
     assert (tmp_path / "tuned-5b.svg").is_file()
 
 
+def test_a_part_of_a_figure_says_what_it_cannot_say() -> None:
+    result = lab("run", "moij-7a", "--size", "small", "--at", "10", "--series", "MOIJ,CACHEJOIN", "--json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert list(answer["series"]) == ["MOIJ", "CACHEJOIN"]
+    assert answer["holds"] is not None
+    told = lab("run", "moij-7a", "--size", "small", "--series", "CACHEJOIN").stdout
+    assert "not judged" in told
+    assert "not compared" in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [
@@ -42,6 +53,8 @@ def test_a_run_prints_one_line_of_json_and_draws_the_figure(tmp_path: Path) -> N
         (("run", "moij-7a", "--size", "papre"), "paper"),
         (("run", "moij-7a", "--io", "nvm"), "nvme"),
         (("run", "moij-7a", "--memory-model", "jwm"), "jvm"),
+        (("run", "moij-7a", "--series", "MOIJ,CACHE"), "CACHEJOIN"),
+        (("run", "moij-7a", "moij-7b", "--size", "paper", "--at", "100"), "10"),
     ],
 )
 def test_a_mistake_is_a_sentence_with_the_nearest_word(arguments: tuple[str, ...], meant: str) -> None:

@@ -75,6 +75,10 @@ def check_answers(multimap: HashMultimap, model: Model, codes: list[int]) -> Non
     assert multimap.count(asked).tolist() == [len(model.get(code, [])) for code in codes]
     positions, rows = multimap.matches(asked)
     assert list(zip(positions.tolist(), rows.tolist(), strict=True)) == pairs
+    absent = [place for place, code in enumerate(codes) if code not in model]
+    for absent_max in range(1, len(codes) + 1):
+        end = absent[absent_max - 1] + 1 if absent_max <= len(absent) else len(codes)
+        assert multimap.first_until(asked, absent_max).tolist() == multimap.first(asked)[:end].tolist()
 
 
 def remove_random_rows(multimap: HashMultimap, model: Model, rng: random.Random) -> None:

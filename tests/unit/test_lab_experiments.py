@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from semistream.clock import VirtualClock
 from semistream.errors import InvalidOption
 from semistream.lab.bare_relation import BareRelation
-from semistream.lab.bench import Conditions, batch_means, observe
+from semistream.lab.bench import Conditions, MeteredBareRelation, batch_means, observe
 from semistream.lab.beside_best import OURS, beside_best
 from semistream.lab.claims import chooses_well, close, in_order, peaks_inside, wins
 from semistream.lab.experiment import SIZES, Point, Series, Setting
@@ -21,6 +22,7 @@ from semistream.lab.plots import write_svg
 from semistream.lab.report import page
 from semistream.lab.run import Result, run
 from semistream.lab.sources import distinct_keys, relation_of, stream_codes
+from semistream.relations.metered import IoProfile
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -254,6 +256,23 @@ def test_a_bare_relation_has_its_keys_on_pages_of_the_stated_bytes() -> None:
     scanned = [code for n in range(relation.segment_count) for code in relation.segment(n).column(0).to_pylist()]
     assert scanned == sorted([*range(0, 200, 2)] * 2)
     assert math.isclose(relation.info.row_count, 200)
+
+
+@pytest.mark.parametrize("row_bytes", [9, 120, 128, 223])
+def test_what_is_charged_for_rows_of_a_bare_relation_is_what_arrow_adds_up(row_bytes: int) -> None:
+    relation, clock = BareRelation(np.arange(25), page_rows=10, row_bytes=row_bytes), VirtualClock()
+    charging = MeteredBareRelation(relation, IoProfile("slow", seek_s=0, bytes_per_s=1), clock)
+    read = [charging.segment(0), charging.page_for(24)]
+    assert [len(batch) for batch in read] == [10, 5]
+    assert clock.now_s() == sum(batch.nbytes for batch in read)
+
+
+def test_the_page_of_one_key_is_the_one_that_all_are_told() -> None:
+    for rows_per_key in (2, np.array([3, 1, 12, 2, 2, 6])):
+        relation = BareRelation(np.arange(0, 60, 10), page_rows=8, row_bytes=120, rows_per_key=rows_per_key)
+        asked = np.arange(-5, 70)
+        pages = [relation.segment(number) for number in relation.page_numbers(asked).tolist()]
+        assert [relation.page_for(code) for code in asked.tolist()] == pages
 
 
 def test_a_bare_relation_may_have_another_number_of_rows_for_each_key() -> None:

@@ -138,6 +138,15 @@ def test_what_rows_would_take_is_known_before_they_are_appended() -> None:
         assert arena.used_bytes - before == sizes.sum()
 
 
+def test_rows_without_strings_are_all_of_one_size() -> None:
+    batch = random_rows(np.random.default_rng(4), 30, nulls=0.2)
+    plain = batch.select(KEPT_COLUMNS[:-2])
+    arena = RowArena(plain.schema, 1 << 20)
+    assert arena.row_bytes is not None
+    assert arena.bytes_of(plain, all_rows(plain)).tolist() == [arena.row_bytes] * len(plain)
+    assert RowArena(batch.schema, 1 << 20).row_bytes is None
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel which pages it holds")
 def test_memory_is_used_as_rows_come_and_given_back_when_they_leave() -> None:
     schema = pa.schema([("n", pa.int64()), ("t", pa.string())])

@@ -22,7 +22,15 @@ SLOW = IoProfile("slow", seek_s=0.01, bytes_per_s=1e12)
 """Ten milliseconds a read, whatever its size: a hundred reads a second."""
 
 
-def run(name: str, rows: int, arrival_rows_per_s: float, *, charge_s: float = 0.0, seed: int = 0) -> TimedRun:
+def run(
+    name: str,
+    rows: int,
+    arrival_rows_per_s: float,
+    *,
+    charge_s: float = 0.0,
+    seed: int = 0,
+    window: tuple[int, int] | None = None,
+) -> TimedRun:
     """Uniform keys at a constant rate."""
     clock = VirtualClock()
     table = pa.table({"k": np.arange(KEYS), "payload": np.arange(KEYS)})
@@ -33,7 +41,7 @@ def run(name: str, rows: int, arrival_rows_per_s: float, *, charge_s: float = 0.
     def charge(before: JoinStats, after: JoinStats) -> float:
         return (after.outputs - before.outputs) * charge_s
 
-    return run_timed(join, codes, np.arange(rows) / arrival_rows_per_s, clock, charge)
+    return run_timed(join, codes, np.arange(rows) / arrival_rows_per_s, clock, charge, window=window)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -70,3 +78,29 @@ def test_the_rate_between_two_moments_is_rows_over_seconds() -> None:
     finished_s = np.array([4.0, 1.0, 2.0, 3.0])
     timed = TimedRun(np.zeros(4), np.zeros(4), finished_s, 4, 4, 4.0)
     assert timed.rate_between(1, 4) == pytest.approx(3 / 3)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_that_ends_behind_its_window_has_seen_in_it_what_a_run_to_the_end_sees(name: str) -> None:
+    first_row, last_row = 10_000, 20_000
+    whole, part = (run(name, 40_000, 1e9, charge_s=1e-6, window=window) for window in (None, (first_row, last_row)))
+    begin_s, end_s = whole.admitted_s[first_row], whole.admitted_s[last_row]
+    assert (part.admitted_s[first_row], part.admitted_s[last_row]) == (begin_s, end_s)
+    inside, seen = ((run.finished_s > begin_s) & (run.finished_s <= end_s) for run in (whole, part))
+    assert inside.any()
+    assert np.array_equal(inside, seen)
+    assert np.array_equal(whole.finished_s[inside], part.finished_s[inside])
+    assert np.isnan(part.finished_s).any()
+
+
+def test_a_window_in_which_nothing_is_finished_lets_a_run_go_on_to_its_end() -> None:
+    # All rows find room in H_S before the first page is read.
+    timed = run("hybridjoin", 500, 1e9, window=(100, 400))
+    assert np.isfinite(timed.finished_s).all()
+
+
+def test_counters_are_copied_and_not_shared() -> None:
+    stats = JoinStats(rows=3, eviction_tests=5)
+    before = stats.copy()
+    stats.rows += 1
+    assert before == JoinStats(rows=3, eviction_tests=5)

@@ -56,10 +56,14 @@ class BalancedStore:
         """What the placement takes: the keys that are remembered and the rows that wait now."""
         return self.held.used_bytes + len(self.waiting) * self.waiting_row_bytes
 
+    @property
+    def index_entry_bytes(self) -> float:
+        """What a key takes in H_R beside its rows: its part of the index."""
+        return self.held.index_bytes_for(self.held.entries_max) / max(1, self.held.entries_max)
+
     def held_bytes_of(self, sizes: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
         """m·v_R: what keys with rows of these sizes take in H_R, with their part of the index."""
-        entry_bytes: float = self.held.index_bytes_for(self.held.entries_max) / max(1, self.held.entries_max)
-        return np.asarray(sizes + entry_bytes)
+        return np.asarray(sizes + self.index_entry_bytes)
 
     # Coming and going ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -141,6 +142,14 @@ class JoinStats:
     """Decisions by the cache inequality about a key that was read; c_I."""
     eviction_tests: int = 0
     """Decisions by the cache inequality about a key that is remembered; c_V."""
+
+    def copy(self) -> JoinStats:
+        """The counters as they are now."""
+        return JoinStats(*_counters_of(self))
+
+
+_counters_of = attrgetter(*JoinStats.__slots__)
+"""All at once: a timed run copies them after every step, where `dataclasses.replace` takes five times as long."""
 
 
 class SemiStreamJoin(ABC):

@@ -26,6 +26,19 @@ from semistream.joins.held_keys import HeldKeys
 from semistream.joins.matching import PairCursor, codes_of
 from semistream.joins.waiting import WaitingRows
 from semistream.relations.base import PageByKey
+from semistream.structures.compiled import I64, READ_I64, WRITE_I64, Array, kernel
+
+
+@kernel(I64(READ_I64, WRITE_I64, WRITE_I64, WRITE_I64))
+def _find_distinct(codes: Array, distinct: Array, first: Array, count: Array) -> int:
+    """Write the distinct ones of ascending codes, with their first row and how many rows they have; return how many."""
+    length = 0
+    for row in range(codes.size):
+        if length == 0 or codes[row] != distinct[length - 1]:
+            distinct[length], first[length], count[length] = codes[row], row, 0
+            length += 1
+        count[length - 1] += 1
+    return length
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +57,12 @@ class Page:
     def of(cls, batch: pa.RecordBatch) -> Page:
         """Find the codes of a batch that a relation has returned."""
         codes = codes_of(batch)
-        if len(codes) == 0:
-            return cls(batch, NO_NUMBERS, NO_NUMBERS, NO_NUMBERS)
-        first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-        return cls(batch, codes[first], first, np.diff(first, append=len(codes)))
+        distinct, first, count = np.empty((3, len(codes)), np.int64)
+        length = _find_distinct(codes, distinct, first, count)
+        if length < len(codes):
+            # A page may be held for long, and then only what it is charged for.
+            distinct, first, count = (array[:length].copy() for array in (distinct, first, count))
+        return cls(batch, distinct, first, count)
 
     @property
     def row_count(self) -> int:
@@ -83,6 +98,7 @@ class DiskProbingJoin(SemiStreamJoin):
         self._hits: PairCursor | None = None
         self._hit_numbers = NO_NUMBERS
         self._page: Page | None = None
+        self._has_answered_all = False
         self._in_iteration = False
         self._answers: PairCursor | None = None
         self._answered = NO_NUMBERS
@@ -172,6 +188,7 @@ class DiskProbingJoin(SemiStreamJoin):
     def _turn_page(self) -> Page:
         """Look at the next page of the iteration."""
         self._in_iteration = True
+        self._has_answered_all = False
         self._page = page = self._next_page()
         self.stats.disk_probes += page.row_count
         self._consider(page)
@@ -179,7 +196,10 @@ class DiskProbingJoin(SemiStreamJoin):
 
     def _answer_more(self, page: Page) -> bool:
         """Take rows from H_S that the page answers; False when there are none."""
+        if self._has_answered_all:
+            return False
         positions, numbers = self.waiting.take_codes(page.codes, self._division.rows_per_step)
+        self._has_answered_all = len(numbers) < self._division.rows_per_step
         if len(numbers) == 0:
             return False
         self.stats.left += len(numbers)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from semistream.joins.base import Numbers
 from semistream.joins.matching import PairCursor, codes_of
 from semistream.structures.columns import rows_of
-from semistream.structures.compiled import I64, READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
+from semistream.structures.compiled import READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
 from semistream.structures.hash_multimap import HashMultimap, SlotsFor, even_slots_for
 from semistream.structures.row_arena import RowArena, can_be_kept
 
@@ -61,27 +61,6 @@ def _look_up(entries: Array, first: Array, count: Array, uses: Array, out_first:
             out_count[i] = 0
 
 
-@kernel(I64(READ_I64, I64, READ_I32, READ_I32, WRITE_I32, WRITE_I64, WRITE_I64))
-def _look_up_until(
-    entries: Array, misses_max: int, first: Array, count: Array, uses: Array, out_first: Array, out_count: Array
-) -> int:
-    """As `_look_up`, up to and with the last miss that there is room for; return how many were looked up."""
-    for i in range(entries.size):
-        entry = entries[i]
-        if entry < 0:
-            out_first[i] = 0
-            out_count[i] = 0
-            misses_max -= 1
-            if misses_max == 0:
-                return i + 1
-        else:
-            out_first[i] = first[entry]
-            out_count[i] = count[entry]
-            if uses[entry] < USES_MAX:
-                uses[entry] += 1
-    return int(entries.size)
-
-
 def most_entries(bytes_max: int, row_bytes_mean: float, slots: SlotsFor = even_slots_for) -> int:
     """The most entries whose index and rows, at the mean size, fit together."""
     low, high = 0, int(bytes_max / (row_bytes_mean + ENTRY_BYTES))
@@ -92,6 +71,11 @@ def most_entries(bytes_max: int, row_bytes_mean: float, slots: SlotsFor = even_s
         else:
             high = middle - 1
     return low
+
+
+def _not_held(codes: int) -> Numbers:
+    """The entries of so many codes that have none."""
+    return np.full(codes, -1, np.int64)
 
 
 class HeldKeys:
@@ -175,20 +159,19 @@ class HeldKeys:
 
     def probe(self, codes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the first held row of each code and how many there are; 0 for a code that is not held."""
-        first, count = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        entries = self._entries_of(codes)
-        _look_up(entries, self._first, self._count, self._uses, first, count)
-        return first, count
+        return self._used(self._index.first(codes) if self._entry_count else _not_held(len(codes)))
 
     def probe_until(self, codes: Numbers, misses_max: int) -> tuple[Numbers, Numbers]:
         """As `probe`, but only until so many codes were not found; the answers are as long as that took."""
-        first, count = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        entries = self._entries_of(codes)
-        taken = _look_up_until(entries, misses_max, self._first, self._count, self._uses, first, count)
-        return first[:taken], count[:taken]
+        if self._entry_count == 0:
+            return self._used(_not_held(min(len(codes), misses_max)))
+        return self._used(self._index.first_until(codes, misses_max))
 
-    def _entries_of(self, codes: Numbers) -> Numbers:
-        return self._index.first(codes) if self._entry_count else np.full(len(codes), -1, np.int64)
+    def _used(self, entries: Numbers) -> tuple[Numbers, Numbers]:
+        """Count a use of each entry; return its first row and how many there are."""
+        first, count = np.empty(len(entries), np.int64), np.empty(len(entries), np.int64)
+        _look_up(entries, self._first, self._count, self._uses, first, count)
+        return first, count
 
     def pairs(self, numbers: Numbers, first: Numbers, count: Numbers) -> PairCursor:
         """Pair stream rows with what `probe` found for them."""
@@ -200,6 +183,8 @@ class HeldKeys:
     def bytes_of(self, batch: pa.RecordBatch, first: Numbers, count: Numbers) -> Numbers:
         """What the rows of each key would take."""
         assert self._arena is not None, "an arena is needed to measure rows"
+        if (any_row_bytes := self._arena.row_bytes) is not None:
+            return count * any_row_bytes
         sizes = np.empty(len(count), np.int64)
         for part in self._parts(count):
             starts = np.cumsum(count[part]) - count[part]

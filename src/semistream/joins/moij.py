@@ -32,6 +32,7 @@ from semistream.joins.disk_probing import Page
 from semistream.joins.division import divide
 from semistream.joins.hybridjoin import OldestKeyJoin
 from semistream.relations.base import PageByKey
+from semistream.structures.compiled import F64, READ_I32, VOID, WRITE_BOOL, Array, kernel
 
 ITERATIONS_PER_EVICTION = 10
 """As published."""
@@ -44,6 +45,18 @@ CERTAINTY = 2.5
 
 PASSAGES_MIN, PASSAGES_MAX = 4.0, 8.0
 """Uses are counted over so many passages of the queue: from the one number to the other, when they are halved."""
+
+
+@kernel(VOID(READ_I32, READ_I32, F64, F64, F64, WRITE_BOOL))
+def _find_leaving(
+    uses: Array, sizes: Array, entry_bytes: float, row_bytes: float, passages: float, leaves: Array
+) -> None:
+    """Find keys that take more memory than the rows that ask for them in one passage would.
+
+    All keys that are held are tried after every few reads: one pass, and no division.
+    """
+    for i in range(uses.size):
+        leaves[i] = uses[i] * row_bytes < (sizes[i] + entry_bytes) * passages
 
 
 class MemoryOptimalIndexJoin(OldestKeyJoin):
@@ -92,9 +105,9 @@ class MemoryOptimalIndexJoin(OldestKeyJoin):
         """Let go who clearly takes more memory than the rows that ask for it in one passage of the queue would take."""
         held = self._store.held
         self.stats.eviction_tests += len(held)
-        uses = held.uses / self._passages
-        border = self._store.held_bytes_of(held.sizes) / self._store.waiting_row_bytes
-        leaves = uses < border
+        entry_bytes, row_bytes = self._store.index_entry_bytes, self._store.waiting_row_bytes
+        leaves = np.empty(len(held), np.bool_)
+        _find_leaving(held.uses, held.sizes, entry_bytes, row_bytes, self._passages, leaves)
         if np.count_nonzero(leaves) > EVICTED_SHARE * len(held):
             self._store.keep(~leaves)
         self.stats.evicted = held.evicted

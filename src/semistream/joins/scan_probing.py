@@ -46,6 +46,7 @@ class ScanProbingJoin(SemiStreamJoin):
         self._page: Page | None = None
         self._answers: PairCursor | None = None
         self._rows_answered = 0
+        self._has_answered_all = False
 
     @property
     def iterations_per_round(self) -> int:
@@ -140,6 +141,7 @@ class ScanProbingJoin(SemiStreamJoin):
         self._admitted = 0
         self._page = page = self._next_segment()
         self._rows_answered = 0
+        self._has_answered_all = False
         self.stats.disk_probes += page.row_count
         return page
 
@@ -159,9 +161,12 @@ class ScanProbingJoin(SemiStreamJoin):
 
     def _answer_more(self, page: Page) -> bool:
         """Pair further waiting rows with the segment; False when there are none."""
+        if self._has_answered_all:
+            return False
         rows_max = self._division.rows_per_step
         positions, numbers = self.waiting.pairs(page.codes, rows_max, self._rows_answered)
         self._rows_answered += len(numbers)
+        self._has_answered_all = len(numbers) < rows_max
         if len(numbers) == 0:
             return False
         self._answers = PairCursor(page.batch, numbers, page.first[positions], page.count[positions])

@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, JoinStats, Numbers, StepOutput, StreamRows
 from semistream.joins.disk_probing import Page
@@ -185,22 +186,18 @@ class Sweeping:
         self.stats.stream_probes += len(rows)
         self._round.rows += len(rows)
         recalled = self._knowledge.remembered.recall(rows)
-        missed, self._hits = ~recalled.hit, recalled.cursors
-        absent = self._note_missed(rows.codes, missed)
-        self._hit_numbers = rows.numbers[~missed | absent]
+        missed, self._hits = recalled.missed, recalled.cursors
+        absent = self._note_missed(missed.codes)
+        self._hit_numbers = np.concatenate([recalled.numbers, missed.numbers[absent]])
         self.stats.hits += len(self._hit_numbers)
-        waits = missed & ~absent
-        self._let_wait(StreamRows(rows.numbers[waits], rows.codes[waits]))
+        self._let_wait(StreamRows(missed.numbers[~absent], missed.codes[~absent]))
         return len(rows)
 
-    def _note_missed(self, codes: Numbers, missed: np.ndarray) -> np.ndarray:
-        """Count what memory has no rows of; return which rows ask for keys known to be absent."""
-        absent = np.zeros(len(codes), np.bool_)
-        if missed.any():
-            unique, inverse = distinct(codes[missed])
-            self._knowledge.count_missed(unique, np.bincount(inverse, minlength=len(unique)))
-            absent[missed] = self._knowledge.known_absent(unique)[inverse]
-        return absent
+    def _note_missed(self, codes: Numbers) -> npt.NDArray[np.bool_]:
+        """Count what memory has no rows of; return which of these codes are known to be absent."""
+        unique, inverse = distinct(codes)
+        self._knowledge.count_missed(unique, np.bincount(inverse, minlength=len(unique)))
+        return self._knowledge.known_absent(unique)[inverse]
 
     def _let_wait(self, rows: StreamRows) -> None:
         self.lists.push(rows, self._relation.page_numbers(rows.codes), now=0)

@@ -15,7 +15,7 @@ The stream buffer is the papers' one component that is not charged to the budget
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -85,22 +85,28 @@ def run_timed(
     clock: VirtualClock,
     charge: Charge | None = None,
     sink: Callable[[StepOutput], None] | None = None,
+    window: tuple[int, int] | None = None,
 ) -> TimedRun:
-    """Join rows with these codes, which arrive at these ascending times, and drain the join."""
+    """Join rows with these codes, which arrive at these ascending times, and drain the join.
+
+    Who looks only at what is finished between the admissions of two rows gives their numbers as a `window`. Then the
+    run ends behind it, unless nothing was finished in it, and rows to which nothing happened until then have no times.
+    """
     assert len(codes) == len(arrived_s), f"{len(codes)} codes were given with {len(arrived_s)} times of arrival"
     numbers = np.arange(len(codes), dtype=np.int64)
     admitted_s, finished_s = np.full(len(codes), np.nan), np.full(len(codes), np.nan)
     admitted = finished = buffered_max = served_rows = 0
     served_s = 0.0
-    before = replace(join.stats)
+    is_over = False
+    before = join.stats.copy()
 
     def let_time_pass() -> None:
         nonlocal before
         if charge is not None:
             clock.advance(charge(before, join.stats))
-            before = replace(join.stats)
+            before = join.stats.copy()
 
-    while finished < len(codes):
+    while finished < len(codes) and not is_over:
         now_s = clock.now_s()
         arrived = int(np.searchsorted(arrived_s, now_s, side="right"))
         buffered_max = max(buffered_max, arrived - admitted)
@@ -120,9 +126,17 @@ def run_timed(
                 sink(step)
             if admitted < arrived:
                 served_rows += len(step.finished)
+            if window is not None and admitted > window[1] and clock.now_s() > admitted_s[window[1]]:
+                is_over = _is_finished_between(finished_s, *admitted_s[list(window)])
+                window = None
         else:
             clock.advance(float(arrived_s[admitted]) - now_s)
             continue
         if admitted < arrived:
             served_s += clock.now_s() - now_s
     return TimedRun(arrived_s, admitted_s, finished_s, buffered_max, served_rows, served_s)
+
+
+def _is_finished_between(finished_s: Seconds, begin_s: float, end_s: float) -> bool:
+    """Whether any row was finished after the one moment and not after the other."""
+    return bool(((finished_s > begin_s) & (finished_s <= end_s)).any())

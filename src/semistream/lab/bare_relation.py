@@ -49,6 +49,7 @@ class BareRelation:
         self._pages = _pages_of(len(codes), rows_per_key, page_rows)
         page_rows_max = self._pages.rows_max
         self._fill = _payload(max(page_rows_max, BATCH_ROWS_MAX), row_bytes - CODE_BYTES)
+        self._cut, self._cut_rows = self._fill, len(self._fill[0])
         payload = [pa.field(f"payload_{number}", column.type) for number, column in enumerate(self._fill)]
         rows_per_key_max = int(np.max(rows_per_key))
         self.schema = pa.schema([pa.field(CODE_COLUMN, pa.int64(), nullable=False), *payload])
@@ -81,7 +82,8 @@ class BareRelation:
 
     def page_for(self, code: int) -> pa.RecordBatch:
         """Make the rows of the page on which `code` stands, or would stand."""
-        return self.segment(int(self.page_numbers(np.array([code]))[0]))
+        place = int(self._codes.searchsorted(code, side="right")) - 1
+        return self.segment(self._pages.number_of(max(place, 0)))
 
     def page_numbers(self, codes: Codes) -> Codes:
         """Return for each code the number of the page on which its rows stand, or would stand."""
@@ -109,8 +111,11 @@ class BareRelation:
         return np.repeat(codes, self._rows_per_key[places])
 
     def _with_payload(self, codes: Codes) -> pa.RecordBatch:
-        fill = [column.slice(0, len(codes)) for column in self._fill]
-        return pa.RecordBatch.from_arrays([pa.array(codes), *fill], schema=self.schema)
+        if len(codes) != self._cut_rows:
+            # Nearly all pages have one length, so the payload is seldom cut anew.
+            self._cut = [column.slice(0, len(codes)) for column in self._fill]
+            self._cut_rows = len(codes)
+        return pa.RecordBatch.from_arrays([pa.array(codes), *self._cut], schema=self.schema)
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,9 @@ class _EvenPages:
     def keys_of(self, number: int) -> tuple[int, int]:
         return number * self.keys_per_page, (number + 1) * self.keys_per_page
 
+    def number_of(self, place: int) -> int:
+        return place // self.keys_per_page
+
     def numbers_of(self, places: Codes) -> Codes:
         return places // self.keys_per_page
 
@@ -155,6 +163,9 @@ class _FilledPages:
 
     def keys_of(self, number: int) -> tuple[int, int]:
         return int(self.first_keys[number]), int(self.first_keys[number + 1])
+
+    def number_of(self, place: int) -> int:
+        return int(self.first_keys.searchsorted(place, side="right")) - 1
 
     def numbers_of(self, places: Codes) -> Codes:
         return np.searchsorted(self.first_keys, places, side="right") - 1

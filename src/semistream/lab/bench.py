@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -126,7 +127,14 @@ class PassingTime(VirtualClock):
         time.sleep(seconds)
 
 
-class QueriedRelation(MeteredRelation):
+class MeteredBareRelation(MeteredRelation):
+    """A metered relation whose rows all have one length: what was read is told by counting them."""
+
+    def _bytes_of(self, batch: pa.RecordBatch) -> int:
+        return len(batch) * self.info.row_bytes_max
+
+
+class QueriedRelation(MeteredBareRelation):
     """A metered relation whose scan begins anew with every segment: a query, and a seek."""
 
     def _read_segment(self, number: int) -> pa.RecordBatch:
@@ -178,7 +186,8 @@ def _observed(series: Series, setting: Setting, conditions: Conditions, keys: Nu
         join = algorithm_named(series.algorithm).build(relation, resources, **options)
         log = _Log(join, clock)
         arrived_s = _arrivals(setting, len(codes))
-        run = run_timed(join, codes, arrived_s, clock, None if is_real else charge_of(unit_costs), log)
+        charge = None if is_real else charge_of(unit_costs)
+        run = run_timed(join, codes, arrived_s, clock, charge, log, _window(len(codes)))
     return _seen(run, log, options)
 
 
@@ -188,7 +197,7 @@ def _opened(
 ) -> Iterator[Any]:
     """R on the device of the conditions."""
     if conditions.io != "real":
-        metered = QueriedRelation if series.queries_segments else MeteredRelation
+        metered = QueriedRelation if series.queries_segments else MeteredBareRelation
         yield metered(relation, conditions.profile, clock)
         return
     from semistream.relations.building.build import build_relation
@@ -217,29 +226,34 @@ def _arrivals(setting: Setting, rows: int) -> Seconds:
     return np.arange(rows) / setting.arrival_rows_per_s
 
 
+def _window(rows: int) -> tuple[int, int]:
+    """The rows with whose admission the window begins and ends."""
+    return int((rows - 1) * WARM_UP_SHARE), int((rows - 1) * WINDOW_END_SHARE)
+
+
 class _Log:
     """Notes the counters after every step."""
 
     def __init__(self, join: SemiStreamJoin, clock: VirtualClock) -> None:
         self._join = join
         self._clock = clock
-        self._noted: list[tuple[float, int, int, int]] = []
+        # Four numbers a step, and steps are millions: a list of tuples would take six times the memory.
+        self._noted = array("d")
 
     def __call__(self, step: StepOutput) -> None:
         stats = self._join.stats
-        self._noted.append((self._clock.now_s(), stats.iterations, stats.rows, stats.hits))
+        self._noted.extend((self._clock.now_s(), stats.iterations, stats.rows, stats.hits))
 
     def between(self, begin_s: float, end_s: float) -> tuple[float, int, int, int]:
         """Seconds, iterations, rows and hits between the first notes at or after two moments."""
-        noted = np.array(self._noted)
+        noted = np.frombuffer(self._noted).reshape(-1, 4)
         first, last = (min(int(np.searchsorted(noted[:, 0], at)), len(noted) - 1) for at in (begin_s, end_s))
         seconds, iterations, rows, hits = noted[last] - noted[first]
         return float(seconds), int(iterations), int(rows), int(hits)
 
 
 def _seen(run: TimedRun, log: _Log, options: dict[str, Any]) -> Seen:
-    last = len(run.admitted_s) - 1
-    begin_s, end_s = (float(run.admitted_s[int(last * share)]) for share in (WARM_UP_SHARE, WINDOW_END_SHARE))
+    begin_s, end_s = (float(run.admitted_s[row]) for row in _window(len(run.admitted_s)))
     inside = (run.finished_s > begin_s) & (run.finished_s <= end_s)
     if not inside.any():
         # The stream was over before it had begun: memory holds all of it.

@@ -3,7 +3,7 @@
 Equal memory, equal disks: a series that has more memory than the setting gives is left out, and a join on two nodes is
 compared with ours on two nodes. A ratio above 1 says that ours is better, whatever the axis shows: rows a second, or
 bytes or seconds, of which fewer are better. Figures of the cost of an iteration compare a model with a measurement, and
-no join with another: they have no ratio.
+no join with another: they have no ratio. Nor has a part of a figure, in which the best other may not have been run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BesideBest:
 def beside_best(experiment: Experiment, lines: Lines) -> BesideBest:
     """Compare at every point."""
     measured: dict[str, float] = {}
-    if experiment.measure == "loop":
+    if experiment.measure == "loop" or experiment.is_part:
         return BesideBest(measured)
     for ours in experiment.series:
         if ours.algorithm not in OURS:

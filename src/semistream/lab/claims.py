@@ -19,10 +19,16 @@ from semistream.lab.experiment import Lines, Point, Verdict
 NEAR = 0.8
 """A ratio counts as reproduced from this share of the paper's on."""
 
+POINTS_AROUND_A_PEAK = 3
+
 ROWS = "rows_per_loop"
 """What a point calls the rows of an iteration."""
 
 Judge = Callable[[Lines], Verdict]
+
+
+class NotJudged(Exception):
+    """Raised by a judge who has not seen enough, with what is missing."""
 
 
 def _ratio(over: Point, under: Point) -> float:
@@ -31,6 +37,11 @@ def _ratio(over: Point, under: Point) -> float:
 
 def _paired(lines: Lines, first: str, second: str) -> list[tuple[Point, Point]]:
     return list(zip(lines[first], lines[second], strict=True))
+
+
+def _run_of(lines: Lines, pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """Those of which both were run: pairs that decide nothing may be missing."""
+    return [pair for pair in pairs if all(label in lines for label in pair)]
 
 
 def _is_behind(ahead: Point, behind: Point, larger_is_better: bool) -> bool:
@@ -68,8 +79,10 @@ def wins(
 
     def judge(lines: Lines) -> Verdict:
         ratios = _ratios(lines, winner, rival, larger_is_better)
+        if (grows or difference_grows) and len(ratios) == 1:
+            raise NotJudged("whether a gain grows along the axis is not seen at one point")
         measured = {f"{winner} : {rival} at {x:g}": round(ratio, 3) for x, ratio in ratios.items()}
-        for first, second in beside:
+        for first, second in _run_of(lines, beside):
             for x, ratio in _ratios(lines, first, second, larger_is_better).items():
                 measured[f"{first} : {second} at {x:g}"] = round(ratio, 3)
         behind = [
@@ -156,7 +169,7 @@ def close(
         measured["largest deviation"] = round(worst, 4)
         holds = worst <= within
         parts = [f"the largest deviation is {worst:.1%}, allowed are {within:.0%}"]
-        for first, second in beside:
+        for first, second in _run_of(lines, beside):
             for one, other in _paired(lines, first, second):
                 measured[f"{first} : {second} at {one.x:g}"] = round(_ratio(one, other), 4)
         if with_rows:
@@ -183,7 +196,7 @@ def in_order(
             wins(first, second, grows=gap_grows and first == labels[0])(lines) for first, second in pairwise(labels)
         ]
         measured = {name: ratio for verdict in verdicts for name, ratio in verdict.measured.items()}
-        for first, second in beside:
+        for first, second in _run_of(lines, beside):
             for x, ratio in _ratios(lines, first, second, larger_is_better=True).items():
                 measured[f"{first} : {second} at {x:g}"] = round(ratio, 3)
         holds = all(verdict.holds for verdict in verdicts)
@@ -203,6 +216,8 @@ def peaks_inside(labels: tuple[str, ...], *, explain: str = "") -> Judge:
     """The highest point of the surface is at neither end, neither along x nor along the series."""
 
     def judge(lines: Lines) -> Verdict:
+        if len(lines[labels[0]]) < POINTS_AROUND_A_PEAK:
+            raise NotJudged("a peak is not seen without a point on either side")
         heights = {(label, place): point.y for label in labels for place, point in enumerate(lines[label])}
         # Of equal points the last: lines run together where a page is larger than what most of them pin.
         best_label, best_place = max(reversed(heights), key=lambda key: heights[key])
@@ -246,7 +261,7 @@ def both(first: Judge, second: Judge) -> Judge:
     def judge(lines: Lines) -> Verdict:
         one, other = first(lines), second(lines)
         return Verdict(
-            one.holds and other.holds,
+            bool(one.holds and other.holds),
             f"{one.reason} {other.reason}",
             {**one.measured, **other.measured},
             found="; ".join(filter(None, (one.found, other.found))),

@@ -160,7 +160,8 @@ Lines = Mapping[str, tuple[Point, ...]]
 class Verdict:
     """What became of a claim."""
 
-    holds: bool
+    holds: bool | None
+    """None where it cannot be judged: what it speaks of was not run."""
     reason: str
     measured: dict[str, float]
     """The numbers that decided, by name."""
@@ -168,6 +169,11 @@ class Verdict:
     """What was found, in a few words, for a table."""
     published: str = ""
     """The same in the paper."""
+
+    @property
+    def in_words(self) -> str:
+        """What a claim does, as the end of a sentence."""
+        return {True: "holds", False: "does not hold", None: "was not judged"}[self.holds]
 
 
 @dataclass(frozen=True)
@@ -192,6 +198,8 @@ class Experiment:
     """Winner and rival whose models say what the ratio would be at the paper's size; None where they cannot."""
     note: str = ""
     """How this differs from what the paper did, and why that matters."""
+    is_part: bool = False
+    """Whether points or series of the figure were left out; see `semistream.lab.part`."""
 
     @property
     def is_timed_here(self) -> bool:

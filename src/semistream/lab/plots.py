@@ -76,8 +76,7 @@ def draw(result: Result) -> Figure:
 
 def _caption(result: Result) -> str:
     claim = fill(f"The paper: {result.experiment.claim}.", CAPTION_CHARACTERS)
-    verdict = "holds" if result.verdict.holds else "does not hold"
-    return f"{claim}\n{result.run_with}, 95 % intervals. The claim {verdict}."
+    return f"{claim}\n{result.run_with}, 95 % intervals. The claim {result.verdict.in_words}."
 
 
 def write_svg(result: Result, directory: Path) -> Path:

@@ -50,7 +50,7 @@ def page(results: Sequence[Result]) -> str:
 
 
 def _summary(results: Sequence[Result]) -> str:
-    held = sum(result.verdict.holds for result in results)
+    held = sum(result.verdict.holds is True for result in results)
     compared = [result.ours for result in results if result.ours.measured]
     near = sum(ours.is_near_everywhere for ours in compared)
     best, points = (sum(counts) for counts in ((o.best_at for o in compared), (len(o.measured) for o in compared)))
@@ -87,6 +87,8 @@ def _beside_best(result: Result) -> str:
 
 
 def _holds(result: Result) -> str:
+    if result.verdict.holds is None:
+        return "<b>not judged</b>"
     return '<b class="yes">yes</b>' if result.verdict.holds else '<b class="no">no</b>'
 
 

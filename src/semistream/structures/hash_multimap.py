@@ -39,6 +39,7 @@ from semistream.structures.compiled import (
     inlined,
     kernel,
 )
+from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, fetch
 
 Int64s = npt.NDArray[np.int64]
 
@@ -185,6 +186,12 @@ class HashMultimap:
         heads >>= 32
         return heads
 
+    def first_until(self, codes: Int64s, absent_max: int) -> Int64s:
+        """As `first`, but only until so many codes were absent; the answer is as long as that took."""
+        assert absent_max > 0, "probing that shall end before it begins"
+        heads = np.empty(len(codes), dtype=np.int64)
+        return heads[: _find_until(self._slots, codes, absent_max, heads)]
+
     def count(self, codes: Int64s) -> Int64s:
         """Return the number of rows of each code; O(1) for each, however many they are."""
         counts = self._entries(codes)
@@ -248,6 +255,13 @@ def _slot_of(slots: Array, code: Any, slot_count: Any) -> Any:
 
 
 @inlined
+def _fetch_ahead(slots: Array, codes: Array, i: Any, slot_count: Any) -> None:
+    """Ask for the slot of a code that is looked up a little later: a large table lies outside of every cache."""
+    ahead = codes[min(i + FETCH_AHEAD_ROWS, codes.size - 1)]
+    fetch(slots, 2 * scaled_slot(ahead, slot_count))
+
+
+@inlined
 def _free_slot(slots: Array, slot: Any, slot_count: Any) -> None:
     """Empty a slot, moving back those behind it that it would cut off from their homes."""
     hole = slot
@@ -266,7 +280,22 @@ def _free_slot(slots: Array, slot: Any, slot_count: Any) -> None:
 def _find(slots: Array, codes: Array, entries: Array) -> None:
     slot_count = slots.size // 2
     for i in range(codes.size):
+        _fetch_ahead(slots, codes, i, slot_count)
         entries[i] = slots[2 * _slot_of(slots, codes[i], slot_count) + 1]
+
+
+@kernel(I64(READ_I64, READ_I64, I64, WRITE_I64))
+def _find_until(slots: Array, codes: Array, absent_max: int, heads: Array) -> int:
+    """Write the oldest row of each code, or -1, up to and with the last absent one; return how many were looked up."""
+    slot_count = slots.size // 2
+    for i in range(codes.size):
+        _fetch_ahead(slots, codes, i, slot_count)
+        heads[i] = slots[2 * _slot_of(slots, codes[i], slot_count) + 1] >> 32
+        if heads[i] < 0:
+            absent_max -= 1
+            if absent_max == 0:
+                return i + 1
+    return int(codes.size)
 
 
 @kernel(I64(WRITE_I64, WRITE_I32, WRITE_I32, READ_I64, READ_I64))
@@ -275,6 +304,7 @@ def _insert(slots: Array, next_row: Array, previous_row: Array, codes: Array, ro
     slot_count = slots.size // 2
     codes_new = 0
     for i in range(codes.size):
+        _fetch_ahead(slots, codes, i, slot_count)
         row = rows[i]
         if row < 0 or row >= next_row.size or next_row[row] != ABSENT:
             return -1 - i

@@ -68,7 +68,8 @@ class RowArena:
 
     def __init__(self, schema: pa.Schema, bytes_max: int) -> None:
         assert can_be_kept(schema), "an arena cannot hold nested columns"
-        if any(layout_of(field.type) is Layout.VARIABLE for field in schema):
+        self._is_fixed = all(layout_of(field.type) is not Layout.VARIABLE for field in schema)
+        if not self._is_fixed:
             bytes_max = min(bytes_max, OFFSET_MAX)
         self.schema = schema
         self.bytes_max = bytes_max
@@ -76,6 +77,8 @@ class RowArena:
         self.rows_max = bytes_max // self._row_bytes
         self._columns = [_ArenaColumn(field.type, self.rows_max, bytes_max) for field in schema]
         self.row_count = 0
+        self._batch: pa.RecordBatch | None = None
+        """The view, made once for all probes between two changes."""
 
     @property
     def used_bytes(self) -> int:
@@ -85,7 +88,15 @@ class RowArena:
     @property
     def batch(self) -> pa.RecordBatch:
         """The rows as a record batch: a view, valid until the next `append` or `keep`."""
-        return pa.RecordBatch.from_arrays([c.array(self.row_count) for c in self._columns], schema=self.schema)
+        if self._batch is None:
+            columns = [column.array(self.row_count) for column in self._columns]
+            self._batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return self._batch
+
+    @property
+    def row_bytes(self) -> int | None:
+        """Bytes of any row; None where rows have strings and each its own length."""
+        return self._row_bytes if self._is_fixed else None
 
     def bytes_of(self, batch: pa.RecordBatch, rows: Rows) -> Rows:
         """Return what each of these rows would add to `used_bytes`."""
@@ -101,6 +112,7 @@ class RowArena:
         if len(rows) == 0:
             return first
         assert first + len(rows) <= self.rows_max, "more rows than the arena has room for"
+        self._batch = None
         places = np.arange(first, first + len(rows), dtype=np.int64)
         for field, column in zip(self.schema, self._columns, strict=True):
             column.append(batch.column(field.name), rows, places)
@@ -119,11 +131,13 @@ class RowArena:
         parts.
         """
         kept = 0
+        self._batch = None
         for column in self._columns:
             column.begin_keeping()
         for rows in parts:
+            places = np.arange(kept, kept + len(rows), dtype=np.int64)
             for column in self._columns:
-                column.move(rows, kept)
+                column.move(rows, places)
             kept += len(rows)
         for column in self._columns:
             column.release_from(kept)
@@ -182,20 +196,29 @@ class _ArenaColumn:
         """Prepare for `move`; strings are counted anew as they come."""
         self.heap_used = 0
 
-    def move(self, rows: Rows, first_place: int) -> None:
-        """Move these ascending rows to a place before them: a target never lies behind its source."""
-        places = np.arange(first_place, first_place + len(rows), dtype=np.int64)
+    def move(self, rows: Rows, places: Rows) -> None:
+        """Move these ascending rows to consecutive places before them: a target never lies behind its source."""
+        if len(rows) == 0:
+            return
         if self._has_nulls:
             copy_bits(self._validity.bytes, 0, rows, places, self._validity.bytes)
         if self.layout is Layout.VARIABLE:
-            self._move_strings(rows, first_place)
+            self._move_strings(rows, int(places[0]))
         elif self.layout is Layout.BITS:
             copy_bits(self._data.bytes, 0, rows, places, self._data.bytes)
         else:
-            width = self.type.bit_width // 8
-            words = self._data.bytes.view(WORD_BY_WIDTH[width])
-            copy_words = copy_pairs if width == 16 else copy_values  # noqa: PLR2004 - two words a value
-            copy_words(words, rows, places, words)
+            self._move_words(rows, places)
+
+    def _move_words(self, rows: Rows, places: Rows) -> None:
+        width, first, place = self.type.bit_width // 8, int(rows[0]), int(places[0])
+        if int(rows[-1]) - first == len(rows) - 1:
+            # The oldest were dropped, as by a cache that replaces them: the rest moves in one piece.
+            values, length = self._data.bytes, len(rows) * width
+            values[place * width :][:length] = values[first * width :][:length]
+            return
+        words = self._data.bytes.view(WORD_BY_WIDTH[width])
+        copy_words = copy_pairs if width == 16 else copy_values  # noqa: PLR2004 - two words a value
+        copy_words(words, rows, places, words)
 
     def _move_strings(self, rows: Rows, first_place: int) -> None:
         offsets = self._offsets.bytes.view(np.int32)
@@ -227,7 +250,8 @@ class _ArenaColumn:
     def release_from(self, row_count: int) -> None:
         """Give back the memory behind the first `row_count` rows."""
         bits_bytes = (row_count + 7) // 8
-        self._validity.release_from(bits_bytes)
+        if self._has_nulls:
+            self._validity.release_from(bits_bytes)
         if self.layout is Layout.VARIABLE:
             self._offsets.release_from(4 * (row_count + 1))
             self._data.release_from(self.heap_used)

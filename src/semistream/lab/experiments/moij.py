@@ -66,9 +66,9 @@ LOOP_NOTE = (
 )
 
 EXPLAIN = (
-    "By Zipf's law the rows that fit into a share of R answer the more of the stream the larger R is, and R is far "
-    "smaller here than in the paper; the models, asked for both sizes, bear that out. Rows charged as in the "
-    "prototypes (--memory-model jvm) and R in random order were tried, and neither explains it"
+    "By Zipf's law the rows that fit into a share of R answer the more of the stream the larger R is, so that gains "
+    "shrink with R where it is smaller than the paper's; the models, asked for both sizes, bear that out. Rows charged "
+    "as in the prototypes (--memory-model jvm) and R in random order were tried, and neither explains it"
 )
 
 
