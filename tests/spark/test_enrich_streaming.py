@@ -128,11 +128,11 @@ def test_each_of_several_relations_is_counted(stream: Stream, publish: Publish) 
         metrics = observed(report, "sales")
         assert metrics["rows_in"] == observed(report, "sales_in")["rows_in"] == batch.num_rows
         for name, known in (("products", {1, 2, 3}), ("offers", {1, 2})):
-            counted = {fate: metrics[f"{name}.{fate}"] for fate in ("matched", "unmatched", "null_keys")}
-            assert counted == fates(batch, known), name
-            assert metrics[f"{name}.hits"] <= counted["matched"] + counted["unmatched"]
-        assert metrics["matched"] == metrics["products.matched"] + metrics["offers.matched"]
-        assert metrics["reads"] == metrics["products.reads"] + metrics["offers.reads"]
+            own = metrics["relations"][name]
+            assert {fate: own[fate] for fate in ("matched", "unmatched", "null_keys")} == fates(batch, known), name
+            assert own["hits"] <= own["matched"] + own["unmatched"]
+        for count in ("matched", "reads"):
+            assert metrics[count] == sum(own[count] for own in metrics["relations"].values())
 
 
 def test_what_one_batch_has_read_the_next_finds_in_memory(stream: Stream, publish: Publish) -> None:

@@ -18,4 +18,4 @@ def test_the_first_example_of_the_readme_runs_and_balances(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr[-2000:]
     assert re.search(r"\| +(\d+)\|product \1\|", done.stdout), "the table that was shown has no product names"
     # 100 000 sales over 1200 products, of which 1000 are known: 83 full rounds and 400 more.
-    assert "rows_in=100000, matched=83400, unmatched=16600, null_keys=0" in done.stdout
+    assert "'rows_in': 100000, 'matched': 83400, 'unmatched': 16600, 'null_keys': 0" in done.stdout

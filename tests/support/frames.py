@@ -44,9 +44,17 @@ def crossings(df: DataFrame) -> list[str]:
     ]
 
 
-def observed(progress: Any, name: str) -> dict[str, int]:
-    """Metrics by name from a progress report. Spark Connect gives them as values beside a schema."""
-    row = progress.observedMetrics[name].asDict()
+def observed(progress: Any, name: str) -> dict[str, Any]:
+    """Metrics by name from a progress report, those of the workers among the others."""
+    row = _by_name(progress.observedMetrics[name].asDict(recursive=True))
+    return {**row.pop("counts", {}), **row}
+
+
+def _by_name(row: dict[str, Any]) -> dict[str, Any]:
+    """The values of a row by name. Spark Connect gives them as values beside a schema."""
     if "schema" not in row:
-        return dict(row)
-    return {field["name"]: value for field, value in zip(row["schema"]["fields"], row["values"], strict=True)}
+        return row
+    return {
+        field["name"]: _by_name(value) if isinstance(value, dict) else value
+        for field, value in zip(row["schema"]["fields"], row["values"], strict=True)
+    }

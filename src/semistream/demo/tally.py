@@ -32,9 +32,7 @@ class StreamTally:
         """Rows that entered the join, says the join."""
         self.hits = 0
         self.held_bytes = self.peak_bytes = 0
-        self._counts = dict.fromkeys(
-            (f"{relation}.{count}" for relation in self._relations for count in RELATION_COUNTS), 0
-        )
+        self._counts = dict.fromkeys(((relation, what) for relation in self._relations for what in RELATION_COUNTS), 0)
         self.next_batch = 0
         """The first micro-batch that was not seen yet."""
 
@@ -46,19 +44,20 @@ class StreamTally:
         self.batches += 1
         self.rows_read += progress.numInputRows
         before, seen = (progress.observedMetrics[name].asDict() for name in (f"{METRICS}_in", METRICS))
+        counts = seen["counts"]
         self.rows_before += before["rows_in"]
-        self.rows_joined += seen["rows_in"]
+        self.rows_joined += counts["rows_in"]
         self.rows_behind += seen["rows_out"]
-        self.hits += seen["hits"]
-        self.held_bytes = seen["bytes_held"]
+        self.hits += counts["hits"]
+        self.held_bytes = counts["bytes_held"]
         self.peak_bytes = max(self.peak_bytes, self.held_bytes)
-        for name in self._counts:
-            self._counts[name] += seen[name]
+        for relation, what in self._counts:
+            self._counts[relation, what] += counts["relations"][relation][what]
         return True
 
     def count(self, relation: str, what: str) -> int:
         """How many rows were `matched`, `unmatched` or `null_keys` in a relation."""
-        return self._counts[f"{relation}.{what}"]
+        return self._counts[relation, what]
 
     @property
     def hit_rate(self) -> float | None:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from semistream.errors import InvalidOption
 from semistream.spark import sharing_out, worker
 from semistream.spark.counts import CARRIES_ROW
 from semistream.spark.plan import EnrichPlan, LookupPlan
-from semistream.spark.plan_checks import HIDDEN
+from semistream.spark.plan_checks import HIDDEN, HIDDEN_KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -47,10 +46,16 @@ def struct_of(plan: LookupPlan) -> StructType:
 
 
 def by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
-    """The same rows with what was found for each in a hidden column: only keys cross to Python."""
+    """The rows with what was found for each, and counts in a hidden column: only keys cross to Python."""
     function = arrow_udf(worker.answers(plan), _answer_type(plan))
-    keys = [_column(column) for p in plan.lookups for column in p.lookup.on]
-    return df.withColumn(HIDDEN, function(*keys))
+    answer = function(*(_column(column) for p in plan.lookups for column in p.lookup.on))
+    names = [name for p in plan.lookups for name in p.lookup.output_names]
+    # The answer is taken apart in the projection that Spark needs anyway; the UDF in it is evaluated once.
+    added = [answer[f"c{i}"].alias(name) for i, name in enumerate(names)]
+    hidden = [answer["counts"].alias(HIDDEN)]
+    if plan.drops_misses:
+        hidden.append(answer["kept"].alias(HIDDEN_KEPT))
+    return df.select(*(_column(column) for column in df.columns), *added, *hidden)
 
 
 def _answer_type(plan: EnrichPlan) -> StructType:
@@ -58,13 +63,8 @@ def _answer_type(plan: EnrichPlan) -> StructType:
     types = [field.dataType for p in plan.lookups for field in struct_of(p).fields]
     fields = [StructField(f"c{i}", data_type) for i, data_type in enumerate(types)]
     if plan.drops_misses:
-        fields += [StructField(f"found{i}", BooleanType()) for i in range(len(plan.lookups))]
+        fields.append(StructField("kept", BooleanType()))
     return StructType([*fields, StructField("counts", _COUNTS)])
-
-
-def counts_of(plan: EnrichPlan) -> Column:
-    """The counts of a worker, beside what it found."""
-    return F.col(HIDDEN)["counts"] if plan.way == "answers" else F.col(HIDDEN)
 
 
 def by_rows(df: DataFrame, plan: EnrichPlan) -> DataFrame:
@@ -127,19 +127,7 @@ def is_kept(plan: EnrichPlan) -> Column:
     """Whether a row belongs to the output: neither left out by `on_miss` nor there only to carry counts."""
     if plan.way == "rows":
         return F.coalesce(F.col(HIDDEN)[CARRIES_ROW], F.lit(1)) == 1
-    if not plan.drops_misses:
-        return F.lit(True)
-    found = [F.col(HIDDEN)[f"found{i}"] for i in range(len(plan.lookups))]
-    return functools.reduce(lambda a, b: a & b, found)
-
-
-def without_hidden(df: DataFrame, stream_columns: Sequence[str], plan: EnrichPlan) -> DataFrame:
-    """What the user asked for, and no more."""
-    if plan.way == "rows":
-        return df.drop(HIDDEN)
-    names = [name for p in plan.lookups for name in p.lookup.output_names]
-    added = [F.col(HIDDEN)[f"c{i}"].alias(name) for i, name in enumerate(names)]
-    return df.select(*(_column(column) for column in stream_columns), *added)
+    return F.col(HIDDEN_KEPT) if plan.drops_misses else F.lit(True)
 
 
 def _column(name: str) -> Column:

@@ -240,14 +240,14 @@ class _Served:
             yield [column.slice(begin, rows_max) for column in columns]
 
     def answer(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """One struct a row: what all lookups found, null where one found nothing, whether it did, and the counts."""
+        """One struct a row: what all lookups found, null where one found nothing, whether all did, and the counts."""
         length = len(columns[0])
         self._rows_in += length
         found = [lookup.driver.align(keys) for lookup, keys in self._keys_by_lookup(columns)]
         added = [column for aligned in found for column in aligned.columns]
         arrays = {f"c{i}": column for i, column in enumerate(added)}
         if self._plan.drops_misses:
-            arrays |= {f"found{i}": pa.array(aligned.matched) for i, aligned in enumerate(found)}
+            arrays["kept"] = pa.array(np.logical_and.reduce([aligned.matched for aligned in found]))
         arrays["counts"] = counts_column(self._counts(), length)
         return pa.StructArray.from_arrays(list(arrays.values()), names=list(arrays))
 
