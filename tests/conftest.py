@@ -63,3 +63,13 @@ def _algorithm_of(item: pytest.Item) -> str:
 
 def _cost_class(item: pytest.Item) -> int:
     return max((COST_CLASSES[mark.name] for mark in item.iter_markers() if mark.name in COST_CLASSES), default=0)
+
+
+@pytest.fixture
+def fresh_worker() -> Iterator[None]:
+    """A test that serves tasks as a worker of Spark's leaves nothing of it to the next."""
+    # Here, because most tests need no Spark.
+    from tests.support.workers import forget_worker
+
+    yield
+    forget_worker()

@@ -23,6 +23,9 @@ from semistream.spark.memory_parts import HOT_BYTES_MIN, memory_parts, shares_ro
 from semistream.spark.plan import EnrichPlan
 from semistream.structures.hot_removal import STATE, remove_hot_set
 from tests.support.plans import planned
+from tests.support.workers import forget_worker
+
+pytestmark = pytest.mark.usefixtures("fresh_worker")
 
 ROWS = 60_000
 HOT_BYTES = 8 * MIB
@@ -191,18 +194,6 @@ def products(tmp_path: Path) -> RelationHandle:
 def planned_to_share(handle: RelationHandle, **changed: Any) -> EnrichPlan:
     options = {"memory_bytes": 32 * MIB, "batch_rows": 2_000, "algorithm": "adaptive", "tasks": 1, "shuffle": "never"}
     return planned(handle.on(), **{**options, **changed})
-
-
-@pytest.fixture(autouse=True)
-def fresh_worker() -> Iterator[None]:
-    yield
-    forget_worker()
-
-
-def forget_worker() -> None:
-    """Let everything go that this process has as a worker, as if it had ended."""
-    for served_id in list(worker._served):
-        worker._served.pop(served_id).close(served_id)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 8])

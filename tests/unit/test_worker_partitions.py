@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from semistream.spark.versions import newest_fitting_version
 from tests.support.oracle import assert_same_rows
 from tests.support.plans import planned
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("fresh_worker")]
 
 PARTITIONS = 4
 MASTER = pa.table({"id": np.arange(400) // 2, "name": [f"n{i}" for i in range(400)]})
@@ -37,10 +36,9 @@ def planned_by_partition(handle: RelationHandle, memory_bytes: int = 4 * MIB) ->
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Iterator[EnrichPlan]:
+def plan(tmp_path: Path) -> EnrichPlan:
     build_relation(MASTER, key="id", out=tmp_path / "r", partitions=PARTITIONS, page_bytes=1024)
-    yield planned_by_partition(open_handle(tmp_path / "r", None, None, verify=True))
-    worker._served.clear()
+    return planned_by_partition(open_handle(tmp_path / "r", None, None, verify=True))
 
 
 def stream_of(rows: int) -> pa.Table:

@@ -15,6 +15,8 @@ from semistream.spark.plan import EnrichPlan
 from semistream.spark.served_lookup import ServedLookup
 from tests.support.plans import planned
 
+pytestmark = pytest.mark.usefixtures("fresh_worker")
+
 KEYS = 100
 
 
