@@ -173,3 +173,19 @@ def test_row_bytes_of_a_nested_column_are_the_mean() -> None:
     batch = pa.record_batch({"l": pa.array([[1] * 10, [], [], [2] * 10], pa.list_(pa.int64()))})
     assert row_bytes(batch, ints(1, 2)).tolist() == [batch.nbytes / 4] * 2
     assert row_bytes(batch.slice(0, 0), ints()).tolist() == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_strings_of_any_length_are_copied_whole_also_at_the_end_of_their_buffer(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts, begin = [], 0
+    places = rng.permutation(300)
+    for count in (200, 100):
+        # Around the 32 bytes that are copied at a time, and the last string as long as any.
+        texts = ["x" * int(n) for n in rng.choice([0, 1, 31, 32, 33, 63, 64, 65, 200], count - 1)] + ["y" * 97]
+        batch = pa.record_batch({"text": [text[:-1] + "z" if text else text for text in texts]})
+        parts.append(Part(batch, rng.permutation(count), places[begin : begin + count]))
+        begin += count
+    [found] = gather(parts, parts[0].batch.schema, 300)
+    found.validate(full=True)
+    assert found.to_pylist() == expected_values(parts, "text", 300)

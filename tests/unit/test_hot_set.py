@@ -138,7 +138,7 @@ def test_a_segment_written_anew_keeps_what_shall_stay_and_its_uses(tmp_path: Pat
     writes, reads = opened(tmp_path / "hot"), opened(tmp_path / "hot")
     add(writes, batch)
     reads.look()
-    reads.table.probe(np.repeat(np.arange(2000), 3))
+    reads.table.use(*reads.table.probe(np.repeat(np.arange(2000), 3)))
     with writes.writing() as writer:
         assert writer is not None
         for segment in range(writer.layout.segments):
@@ -152,7 +152,7 @@ def test_a_segment_written_anew_keeps_what_shall_stay_and_its_uses(tmp_path: Pat
             assert writer.may_rewrite
     for code in rng.integers(0, 2000, 100).tolist():
         assert found_in(reads, code) == (expected(batch, code) if code % 3 == 0 else [])
-    first, _ = reads.table.probe(np.arange(0, 2000, 3), use=0)
+    first, _ = reads.table.probe(np.arange(0, 2000, 3))
     # One when it was added, three, and what the test has looked at.
     assert reads.table.uses[first].min() == 4
 

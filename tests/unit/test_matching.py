@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from semistream.joins.base import StepOutput
-from semistream.joins.matching import PairCursor, codes_of, ranges_of
+from semistream.joins.base import StepOutput, StreamRows
+from semistream.joins.matching import PairCursor, codes_of, parted, ranges_of
 
 Int64s = npt.NDArray[np.int64]
 Pairs = list[tuple[int, int]]
@@ -113,3 +113,28 @@ def test_a_step_is_cut_at_the_borders_of_stream_batches() -> None:
     assert step.finished_within(4, 6).tolist() == [5]
     assert step.joined_within(6, 9) == []
     assert step.joined_within(0, 9) == list(step.joined), "an uncut step need not be copied"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_found_is_parted_from_what_was_not(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    length = int(rng.choice([0, 1, 50]))
+    numbers, codes = 100 + np.arange(length), rng.integers(0, 9, length)
+    first, count = rng.integers(0, 1000, length), rng.integers(0, 3, length) * int(rng.integers(0, 2))
+    rows = list(zip(numbers.tolist(), codes.tolist(), first.tolist(), count.tolist(), strict=True))
+    found_numbers, found_first, found_count, missed = parted(StreamRows(numbers, codes), first, count)
+    found = zip(found_numbers.tolist(), found_first.tolist(), found_count.tolist(), strict=True)
+    assert list(found) == [(number, at, rows_) for number, _, at, rows_ in rows if rows_]
+    assert list(zip(missed.numbers.tolist(), missed.codes.tolist(), strict=True)) == [
+        row[:2] for row in rows if not row[3]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("codes", "first", "count"), [((3, 5, 9), [0, 1, 2], [1, 1, 1]), ((3, 3, 9), [0, 0, 2], [2, 2, 1])]
+)
+def test_ranges_of_a_batch_that_has_just_what_was_asked_for(
+    codes: tuple[int, ...], first: list[int], count: list[int]
+) -> None:
+    found = ranges_of(ints(*codes), ints(*codes))
+    assert [numbers.tolist() for numbers in found] == [first, count]

@@ -14,6 +14,7 @@ from semistream.budget import MIB, MemoryBudget
 from semistream.joins.base import StreamRows
 from semistream.joins.knowledge import Knowledge, hot_layout
 from semistream.joins.matching import codes_of, ranges_of
+from semistream.joins.shared_rows import LOOKED_AT
 from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.relations.memory import MemoryRelation
 from semistream.structures.distinct import distinct
@@ -52,11 +53,11 @@ class Process:
         for cursor in recalled.cursors:
             pairs = cursor.next(len(codes))
             assert (codes_of(pairs.relation)[pairs.relation_rows] == codes[pairs.stream_rows]).all()
-        unique, inverse = distinct(codes[~recalled.hit])
+        unique, inverse = distinct(recalled.missed.codes)
         self.knowledge.count_missed(unique, np.bincount(inverse, minlength=len(unique)))
         first, count = ranges_of(unique, codes_of(self._all))
         self.knowledge.learn(self._all, unique, first, count)
-        return int(recalled.hit.sum())
+        return len(recalled.numbers)
 
     def rest(self) -> None:
         self.knowledge.settle()
@@ -154,6 +155,24 @@ def test_where_reading_costs_little_few_segments_are_written_anew_for_it(
     print(f"segments written anew {rewrites}, hits {[round(rate, 3) for rate in rates]}")
     assert 0 < rewrites[0] < rewrites[1] / 2
     assert rates[0] > rates[1] - 0.03
+
+
+def test_once_the_hot_set_is_full_only_some_keys_are_looked_at_if_reading_them_is_cheap(
+    relation: MemoryRelation, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(10)
+    process = Process(relation, tmp_path / "hot", 1e-6)
+    remembered = process.knowledge.remembered
+
+    def wanted() -> list[bool]:
+        return [remembered.wants(10) for _ in range(2 * LOOKED_AT)]
+
+    assert all(wanted())
+    hit_rates([process], zipf_keys(rng, 1.0, 600_000), rng, 30)
+    process.hot.begin()
+    assert wanted().count(True) == 2
+    process.knowledge.price_reads(1e-3)
+    assert all(wanted())
 
 
 def test_after_the_first_task_the_hot_set_holds_most_of_what_it_read(relation: MemoryRelation, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from semistream.demo.display import Display, thousands
 WARM_UP_BATCHES = 2
 """At least."""
 
-STREAM_ROWS, STREAM_BATCHES_MAX = 20_000_000, 240
+STREAM_ROWS, STREAM_BATCHES_MAX = 60_000_000, 600
 """How long the stream is for those who are fast: what they have not measured when it ends, they measure at its end."""
 
 HEAP_BYTES = 4 << 30

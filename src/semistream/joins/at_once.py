@@ -242,18 +242,14 @@ class AnsweringAtOnce:
         self.stats.stream_probes += len(rows)
 
         recalled = self._knowledge.remembered.recall(rows)
-        self._hits = recalled.cursors
-        if recalled.hit.all():
-            self._hit_numbers, missed = rows.numbers, None
-        else:
-            self._hit_numbers, missed = rows.numbers[recalled.hit], ~recalled.hit
-        self._misses = self._ask(rows.numbers[missed], rows.codes[missed]) if missed is not None else None
+        self._hits, self._hit_numbers = recalled.cursors, recalled.numbers
+        self._misses = self._ask(recalled.missed) if len(recalled.missed) else None
         self.stats.hits += len(self._hit_numbers)
         return len(rows)
 
-    def _ask(self, numbers: Numbers, codes: Numbers) -> _Misses:
+    def _ask(self, missed: StreamRows) -> _Misses:
         """De-duplicate what was missed, leave out what is known to be absent, and open the read of the rest."""
-        unique, inverse = distinct(codes)
+        unique, inverse = distinct(missed.codes)
         uses = np.bincount(inverse, minlength=len(unique))
         self._knowledge.count_missed(unique, uses)
         known = self._knowledge.known_absent(unique)
@@ -263,11 +259,11 @@ class AnsweringAtOnce:
         batches: Iterator[pa.RecordBatch] = iter(())
         if len(wanted):
             batches = self._paths.read(wanted)
-            self._missed_rows, self._missed_keys = len(numbers) - known_rows, len(wanted)
+            self._missed_rows, self._missed_keys = len(missed) - known_rows, len(wanted)
             self.stats.reads += 1
             self.stats.keys_read += len(wanted)
             self.stats.disk_probes += len(wanted)
-        return _Misses(numbers, unique, inverse, np.zeros(len(unique), np.bool_), batches)
+        return _Misses(missed.numbers, unique, inverse, np.zeros(len(unique), np.bool_), batches)
 
     # Step ------------------------------------------------------------------------------------------------------------
 

@@ -148,7 +148,8 @@ class Knowledge:
 
     def learn(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
         """Remember the best of these codes, each with all of its rows in the batch; those there are no news."""
-        self.remembered.offer(batch, codes, first, count, self._frequency.estimate(codes))
+        if self.remembered.wants(len(codes)):
+            self.remembered.offer(batch, codes, first, count, self._frequency.estimate(codes))
 
     def price_reads(self, key_s: float) -> None:
         """Say what reading a key costs now, so that letting one in is not more work than it saves."""

@@ -8,10 +8,12 @@ can hold at once.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 
-from semistream.joins.base import Joined, Numbers
+from semistream.joins.base import Joined, Numbers, StreamRows
 from semistream.structures.columns import Layout, layout_of
 from semistream.structures.compiled import I64, READ_I64, WRITE_I64, Array, kernel
 from semistream.structures.row_arena import fixed_bytes_per_row
@@ -39,6 +41,46 @@ def _write_pairs(
     return written
 
 
+@kernel(I64(READ_I64, READ_I64, WRITE_I64, WRITE_I64, WRITE_I64, WRITE_I64, WRITE_I64))
+def _part(
+    numbers: Array,
+    codes: Array,
+    first: Array,
+    count: Array,
+    found_numbers: Array,
+    missed_numbers: Array,
+    missed_codes: Array,
+) -> int:
+    found = missed = 0
+    for i in range(numbers.size):
+        if count[i] > 0:
+            found_numbers[found] = numbers[i]
+            first[found] = first[i]
+            count[found] = count[i]
+            found += 1
+        else:
+            missed_numbers[missed] = numbers[i]
+            missed_codes[missed] = codes[i]
+            missed += 1
+    return found
+
+
+def parted(rows: StreamRows, first: Numbers, count: Numbers) -> tuple[Numbers, Numbers, Numbers, StreamRows]:
+    """Part rows for which something was found, given how many, from the others.
+
+    Returns the numbers, first rows and counts of the former, and the latter. What is given is overwritten.
+    """
+    found_numbers, missed_numbers, missed_codes = (np.empty(len(rows), np.int64) for _ in range(3))
+    found = _part(rows.numbers, rows.codes, first, count, found_numbers, missed_numbers, missed_codes)
+    missed = len(rows) - found
+    return (
+        found_numbers[:found],
+        first[:found],
+        count[:found],
+        StreamRows(missed_numbers[:missed], missed_codes[:missed]),
+    )
+
+
 def codes_of(batch: pa.RecordBatch) -> Numbers:
     """The codes of a batch that a relation returned: its first column, as a view."""
     codes: Numbers = batch.column(0).to_numpy(zero_copy_only=True)
@@ -47,6 +89,9 @@ def codes_of(batch: pa.RecordBatch) -> Numbers:
 
 def ranges_of(codes: Numbers, batch_codes: Numbers) -> tuple[Numbers, Numbers]:
     """Return, for each code, the first row with it in an ascending batch and how many rows have it."""
+    if np.array_equal(codes, batch_codes) and bool((codes[1:] != codes[:-1]).all()):
+        # Each was asked for once and found once: what mostly happens.
+        return np.arange(len(codes), dtype=np.int64), np.ones(len(codes), np.int64)
     first = np.searchsorted(batch_codes, codes, side="left")
     count = np.searchsorted(batch_codes, codes, side="right") - first
     return first, count
@@ -79,13 +124,18 @@ class PairCursor:
         self._numbers = numbers
         self._first = first
         self._count = count
-        self._ends = np.cumsum(count)
+        self._total = int(count.sum())
         self._done = 0
 
     @property
     def left(self) -> int:
         """Pairs not handed out yet."""
-        return int(self._ends[-1]) - self._done if len(self._ends) else 0
+        return self._total - self._done
+
+    @cached_property
+    def _ends(self) -> Numbers:
+        """Pairs of all stream rows up to each."""
+        return np.cumsum(self._count)
 
     def next(self, pairs_max: int) -> Joined:
         """Hand out the next pairs, at most `pairs_max`."""

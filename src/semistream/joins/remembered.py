@@ -32,7 +32,7 @@ import pyarrow as pa
 from semistream.joins.aging import Aging
 from semistream.joins.base import Numbers, StreamRows
 from semistream.joins.held_keys import Counters, HeldKeys, most_entries
-from semistream.joins.matching import PairCursor
+from semistream.joins.matching import PairCursor, parted
 from semistream.structures.compiled import F64, I64, READ_I32, VOID, WRITE_BOOL, Array, kernel
 from semistream.structures.hash_multimap import SlotsFor, slots_for
 
@@ -49,10 +49,12 @@ EVICTED_SHARE_NEW = 1 / 24
 class Recalled:
     """What memory knows of some stream rows."""
 
-    hit: npt.NDArray[np.bool_]
-    """Which of them ask for a key that is remembered."""
+    numbers: Numbers
+    """Those that ask for a key that is remembered."""
     cursors: list[PairCursor]
     """Their pairs."""
+    missed: StreamRows
+    """The others."""
 
 
 class Remembered(Protocol):
@@ -79,6 +81,10 @@ class Remembered(Protocol):
 
     def recall(self, rows: StreamRows) -> Recalled:
         """What is remembered for these rows. Pairs are valid until `share` or `offer`."""
+        ...
+
+    def wants(self, keys: int) -> bool:
+        """Whether so many keys that were just read shall be offered; asked once for each batch of them."""
         ...
 
     def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
@@ -201,9 +207,8 @@ class RememberedRows(HeldKeys):
 
     def recall(self, rows: StreamRows) -> Recalled:
         """What is remembered for these rows."""
-        first, count = self.probe(rows.codes)
-        hit = count > 0
-        return Recalled(hit, [self.pairs(rows.numbers, first, count)] if hit.any() else [])
+        numbers, first, count, missed = parted(rows, *self.probe(rows.codes))
+        return Recalled(numbers, [self.pairs(numbers, first, count)] if len(numbers) else [], missed)
 
     def keep_some(self, stays: npt.NDArray[np.bool_]) -> None:
         """Let all entries go that do not stay; whoever comes next finds room for nothing."""
@@ -248,6 +253,10 @@ class RememberedRows(HeldKeys):
             self._evict(max(1 - entries_max / len(self), 1 - rows_bytes_max / self.rows_bytes))
         super().resize(bytes_max)
         self._aging.resize(self.entries_max)
+
+    def wants(self, keys: int) -> bool:
+        """Whoever comes is looked at."""
+        return True
 
     def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
         """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay."""

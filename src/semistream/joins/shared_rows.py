@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from semistream.joins.aging import ALL, Aging
 from semistream.joins.base import Numbers, StreamRows
-from semistream.joins.matching import PairCursor
+from semistream.joins.matching import PairCursor, parted
 from semistream.joins.remembered import EVICTED_SHARE_MAX, Recalled, RememberedRows, price_of, staying, worth_more
 from semistream.structures.frequency import FrequencySketch
 from semistream.structures.hot_set import HotSet, HotSetWriter
@@ -46,6 +46,11 @@ REWRITES_MAX = 4
 
 CANDIDATE_BYTES, RESIDENT_BYTES = 96, 48
 """What moving takes for a key in the nursery, and for one in a segment that is written anew."""
+
+LOOKED_AT, CHEAP_READ_S = 4, 5e-6
+"""Of the batches of keys that come to a hot set without room, one in so many is looked at where reading a key costs no
+more than this. Of a thousand keys five are worth the work of letting them in, and one that is will be missed again; to
+look at one takes a quarter of a microsecond, about half of what reading it from the page cache does."""
 
 SAMPLED_MAX = 4096
 """Keys of a segment from which the price of its room is taken."""
@@ -108,7 +113,8 @@ class SharedRows:
         self._nursery = nursery
         self._hot = hot
         self._offered_keys = 0
-        """Keys that were offered since somebody saw to it that counts age."""
+        """Keys that could be offered since somebody saw to it that counts age."""
+        self._offers = 0
         self._fresh_keys = 0
         """Keys that came to the nursery since it was looked through."""
         self._turn = 0
@@ -151,20 +157,24 @@ class SharedRows:
             return self._nursery.recall(rows)
         table = self._hot.table
         first, count = table.probe(rows.codes)
-        hit = count > 0
-        hits = int(np.count_nonzero(hit))
-        self._hot.note(len(rows), hits)
-        cursors = [PairCursor(table.batch, rows.numbers, first, count)] if hits else []
-        if hits < len(rows):
-            missed = np.flatnonzero(~hit)
-            numbers, codes = rows.numbers[missed], rows.codes[missed]
-            first, count = self._nursery.probe(codes)
-            found = count > 0
-            if found.any():
-                self.frequency.add(codes[found])
-                cursors.append(self._nursery.pairs(numbers, first, count))
-                hit[missed[found]] = True
-        return Recalled(hit, cursors)
+        table.use(first, count)
+        numbers, first, count, missed = parted(rows, first, count)
+        self._hot.note(len(rows), len(numbers))
+        cursors = [PairCursor(table.batch, numbers, first, count)] if len(numbers) else []
+        if not len(missed):
+            return Recalled(numbers, cursors, missed)
+        young = self._nursery.recall(missed)
+        if len(young.numbers):
+            self.frequency.add(missed.codes[np.searchsorted(missed.numbers, young.numbers)])
+        return Recalled(np.concatenate([numbers, young.numbers]), [*cursors, *young.cursors], young.missed)
+
+    def wants(self, keys: int) -> bool:
+        """Whether these are looked at; where the hot set is full and reads are cheap, only some are."""
+        self._offered_keys += keys
+        self._offers += 1
+        if self._offers % LOOKED_AT == 0 or self.read_key_s > CHEAP_READ_S:
+            return True
+        return not self._hot.is_open or not self._hot.table.floors.all()
 
     def offer(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, uses: Numbers) -> None:
         """Offer keys that are not remembered, each with all of its rows in `batch`; the best of them stay.
@@ -172,7 +182,6 @@ class SharedRows:
         Where the hot set is full, most that come are asked for once and never again: to keep them in the nursery, and
         to look at each when keys are moved, would cost more than reading them anew when they are.
         """
-        self._offered_keys += len(codes)
         if self._hot.is_open and len(codes):
             may_come = self._exceed_floors(codes, self._hot.table.sizes_of(batch, first, count), uses)
             codes, first, count, uses = codes[may_come], first[may_come], count[may_come], uses[may_come]
@@ -283,7 +292,7 @@ class SharedRows:
         if len(keys.entries) == 0:
             return
         # Another may have moved the same key.
-        leaves = self._hot.table.probe(keys.codes, use=0)[1] > 0
+        leaves = self._hot.table.probe(keys.codes)[1] > 0
         floors = self._hot.table.floors
         wanted = ~leaves & bar.is_cleared(keys.uses, keys.sizes, floors[keys.segments])
         worth_bytes = SEGMENT_SHARE * self._nursery.rows_bytes_max / writer.layout.segments

@@ -87,7 +87,9 @@ def _is_plain(data_type: pa.DataType) -> bool:
 def copy_values(source: Array, rows: Array, places: Array, target: Array) -> None:
     """Copy values of up to eight bytes."""
     for i in range(rows.size):
-        target[places[i]] = source[rows[i]]
+        fetch(source, rows[min(i + FETCH_AHEAD_ROWS, rows.size - 1)])
+        # Unsigned positions: a signed one is tested for "counted from the end".
+        target[np.uint64(places[i])] = source[np.uint64(rows[i])]
 
 
 @kernel(VOID(READ_I64, READ_I64, READ_I64, WRITE_I64))
@@ -116,13 +118,6 @@ def set_bits(places: Array, target: Array) -> None:
     """Set bits."""
     for i in range(places.size):
         target[places[i] >> 3] |= np.uint8(1 << (places[i] & 7))
-
-
-@kernel(VOID(READ_I32, READ_I64, READ_I64, WRITE_I64))
-def copy_lengths(offsets: Array, rows: Array, places: Array, lengths: Array) -> None:
-    """Write the lengths of strings."""
-    for i in range(rows.size):
-        lengths[places[i]] = offsets[rows[i] + 1] - offsets[rows[i]]
 
 
 @kernel(VOID(READ_I32, READ_U8, READ_I64, READ_I64, READ_I32, WRITE_U8))

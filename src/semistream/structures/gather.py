@@ -3,6 +3,10 @@
 Joined rows come from two places at once: rows that are remembered and rows that were just read. Arrow's `take` knows
 one source and no destination, so two takes, a concatenation and a third take would be needed to bring the result into
 the order of the stream. `gather` does it in one pass a column: every part says which of its rows go to which place.
+
+Strings take two: first each part says at which addresses its strings stand, then all are copied in the order of their
+places, 32 bytes at a time, each over the overhang of the one before. A string so near the end of its buffer that this
+would read behind it is copied byte by byte.
 """
 
 from __future__ import annotations
@@ -21,13 +25,52 @@ from semistream.structures.columns import (
     Rows,
     copy_bits,
     copy_fixed,
-    copy_lengths,
-    copy_strings,
     layout_of,
-    offsets_from_lengths,
     set_bits,
     view_of,
 )
+from semistream.structures.compiled import I64, READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, WRITE_U8, Array, kernel
+from semistream.structures.raw_memory import (
+    FETCH_AHEAD_ROWS,
+    OVERHANG_BYTES,
+    byte_at,
+    copy_32_bytes_from,
+    fetch,
+    fetch_from,
+)
+
+
+@kernel(VOID(READ_I32, I64, I64, READ_I64, READ_I64, WRITE_I64, WRITE_I32))
+def _find_strings(
+    offsets: Array, begin: int, end: int, rows: Array, places: Array, addresses: Array, lengths: Array
+) -> None:
+    """Write where the strings of rows stand, in a buffer from one address to another, and how long they are.
+
+    The address of a string is negative if the buffer ends within `OVERHANG_BYTES` behind it.
+    """
+    for i in range(rows.size):
+        fetch(offsets, rows[min(i + FETCH_AHEAD_ROWS, rows.size - 1)])
+        row, place = np.uint64(rows[i]), np.uint64(places[i])
+        address = begin + offsets[row]
+        length = offsets[row + np.uint64(1)] - offsets[row]
+        lengths[place] = length
+        addresses[place] = address if address + length + OVERHANG_BYTES <= end else -address
+
+
+@kernel(VOID(READ_I64, READ_I32, WRITE_U8))
+def _copy_strings(addresses: Array, offsets: Array, target: Array) -> None:
+    """Copy strings to where their offsets say, one behind the other."""
+    for i in range(addresses.size):
+        fetch_from(addresses[min(i + FETCH_AHEAD_ROWS, addresses.size - 1)])
+        address, at, end = addresses[i], np.int64(offsets[i]), np.int64(offsets[i + 1])
+        if address >= 0:
+            address -= at
+            while at < end:
+                copy_32_bytes_from(target, at, address + at)
+                at += OVERHANG_BYTES
+        else:
+            for byte in range(end - at):
+                target[at + byte] = byte_at(byte - address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +133,20 @@ def _gather_validity(views: Sequence[ColumnView], parts: Sequence[Part], length:
 def _gather_strings(
     views: Sequence[ColumnView], parts: Sequence[Part], data_type: pa.DataType, length: int, validity: pa.Buffer | None
 ) -> pa.Array:
-    lengths = np.zeros(length, np.int64)
-    for view, part in zip(views, parts, strict=True):
-        copy_lengths(view.offsets, part.rows, part.places, lengths)
+    # Behind a first offset of 0 lengths become offsets in place.
     offsets = np.zeros(length + 1, np.int32)
-    assert int(lengths.sum()) <= OFFSET_MAX, "the caller must cut output before a string column passes 2 GiB"
-    total = offsets_from_lengths(lengths, offsets, 0)
-    data = np.empty(total, np.uint8)
+    addresses = np.zeros(length, np.int64)
     for view, part in zip(views, parts, strict=True):
-        copy_strings(view.offsets, view.data, part.rows, part.places, offsets, data)
-    return pa.Array.from_buffers(data_type, length, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
+        begin = view.data.ctypes.data
+        _find_strings(view.offsets, begin, begin + view.data.nbytes, part.rows, part.places, addresses, offsets[1:])
+    total = int(offsets.sum(dtype=np.int64))
+    assert total <= OFFSET_MAX, "the caller must cut output before a string column passes 2 GiB"
+    np.cumsum(offsets, dtype=np.int32, out=offsets)
+    data = np.empty(total + OVERHANG_BYTES, np.uint8)
+    _copy_strings(addresses, offsets, data)
+    return pa.Array.from_buffers(
+        data_type, length, [validity, pa.py_buffer(offsets), pa.py_buffer(data).slice(0, total)]
+    )
 
 
 def _gather_by_take(arrays: Sequence[pa.Array], parts: Sequence[Part], data_type: pa.DataType, length: int) -> pa.Array:

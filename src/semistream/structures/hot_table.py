@@ -15,7 +15,7 @@ then a count gets lost, which does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,21 +24,16 @@ import pyarrow as pa
 
 from semistream.structures.address_space import AddressSpace
 from semistream.structures.columns import (
-    WORD_BY_WIDTH,
     Layout,
     Rows,
     add_lengths,
-    copy_bits,
-    copy_fixed,
-    copy_strings,
     layout_of,
-    offsets_from_lengths,
     rows_of,
-    set_bits,
     view_of,
 )
 from semistream.structures.compiled import I64, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, inlined, kernel
 from semistream.structures.hash_multimap import mixed
+from semistream.structures.hot_column import Allocate, HotColumn
 from semistream.structures.hot_layout import (
     APPENDING,
     COLUMNS,
@@ -46,7 +41,6 @@ from semistream.structures.hot_layout import (
     FLOOR,
     ROWS,
     SLOT_BYTES,
-    ColumnRegions,
     HotLayout,
     Region,
 )
@@ -59,9 +53,6 @@ PART_ROWS = 16_384
 """Rows that are copied at a time: what that takes in passing is small."""
 
 _COUNT_BITS = _LOWER_HALF = 0xFFFFFFFF
-
-Allocate = Callable[[int, int], None]
-"""Makes sure that bytes of a file, from here to there, can be written."""
 
 
 @inlined
@@ -76,16 +67,14 @@ def _segments_of(codes: Array, segments: int, out: Array) -> None:
         out[i] = np.int64((mixed(codes[i]) >> np.uint64(32)) & np.uint64(segments - 1))
 
 
-@kernel(VOID(READ_I64, WRITE_I32, READ_I64, READ_I64, I64, I64, I64, I64, WRITE_I64, WRITE_I64))
+@kernel(VOID(READ_I64, READ_I64, READ_I64, I64, I64, I64, WRITE_I64, WRITE_I64))
 def _probe(
     slots: Array,
-    uses: Array,
     visible: Array,
     codes: Array,
     slots_per_segment: int,
     slots_stride: int,
     rows_stride: int,
-    use: int,
     out_first: Array,
     out_count: Array,
 ) -> None:
@@ -110,13 +99,20 @@ def _probe(
             first = entry >> 32
             count = entry & _COUNT_BITS
             if slots[2 * (begin + slot)] == code and first >= 0 and first + count <= rows:
-                place = segment * rows_stride + first
-                out_first[i] = place
+                out_first[i] = segment * rows_stride + first
                 out_count[i] = count
-                if use > 0 and uses[place] < USES_MAX:
-                    uses[place] += use
                 break
             slot = slot + 1 if slot + 1 < slots_per_segment else 0
+
+
+@kernel(VOID(WRITE_I32, READ_I64, READ_I64))
+def _count_uses(uses: Array, first: Array, count: Array) -> None:
+    """Count a use of the rows that were found; apart from finding them, because these lines can be fetched ahead."""
+    for i in range(first.size):
+        fetch(uses, first[min(i + FETCH_AHEAD_ROWS, first.size - 1)])
+        place = np.uint64(first[i])
+        if count[i] > 0 and uses[place] < USES_MAX:
+            uses[place] += 1
 
 
 @kernel(I64(WRITE_I64, READ_I64, READ_I64, READ_I64))
@@ -147,7 +143,7 @@ class HotTable:
         self._slots: npt.NDArray[np.int64] = self._array(np.int64, layout.slots_region)
         self.uses: npt.NDArray[np.int32] = self._array(np.int32, layout.uses)
         self._columns = [
-            _HotColumn(self._space, layout, regions, field.type)
+            HotColumn(self._space, layout, regions, field.type)
             for regions, field in zip(layout.columns, layout.schema, strict=True)
         ]
         self._visible = np.zeros(layout.segments, np.int64)
@@ -196,13 +192,17 @@ class HotTable:
         """The price of room in each segment, as it was set last; a copy."""
         return self.headers[: self.layout.segments, FLOOR].copy().view(np.float64)
 
-    def probe(self, codes: Rows, *, use: int = 1) -> tuple[Rows, Rows]:
-        """The first row of each code in `batch` and how many there are, 0 for one that is not there; count its use."""
+    def probe(self, codes: Rows) -> tuple[Rows, Rows]:
+        """The first row of each code in `batch` and how many there are, 0 for one that is not there."""
         first, count = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
         layout = self.layout
         strides = layout.slots_region.stride // SLOT_BYTES, layout.rows_stride
-        _probe(self._slots, self.uses, self._visible, codes, layout.slots, *strides, use, first, count)
+        _probe(self._slots, self._visible, codes, layout.slots, *strides, first, count)
         return first, count
+
+    def use(self, first: Rows, count: Rows) -> None:
+        """Count a use of each key that `probe` has found."""
+        _count_uses(self.uses, first, count)
 
     def entries(self, place: int) -> tuple[Rows, Rows]:
         """The first rows of all keys of a place, ascending, and how many each has."""
@@ -303,89 +303,6 @@ class HotTable:
     def _slots_of(self, place: int) -> npt.NDArray[np.int64]:
         words = self.layout.slots_region.stride // 8
         return self._slots[place * words : place * words + self.layout.slots * SLOT_BYTES // 8]
-
-
-class _HotColumn:
-    """One column of all segments, in Arrow's layout."""
-
-    def __init__(self, space: AddressSpace, layout: HotLayout, regions: ColumnRegions, data_type: pa.DataType) -> None:
-        self.layout = layout_of(data_type)
-        self.type = data_type
-        self._regions = regions
-        self._rows_stride = layout.rows_stride
-        self._length = layout.segments * layout.rows_stride
-        self._heap_stride = layout.heap_stride
-        self._space = space
-        self._places = layout.places
-        self._validity = self._array(np.uint8, regions.validity)
-        self._offsets = self._array(np.int32, regions.offsets)
-        if self.layout is Layout.FIXED:
-            self._values = self._array(WORD_BY_WIDTH[data_type.bit_width // 8], regions.values)
-        else:
-            self._values = self._array(np.uint8, regions.values)
-
-    def _array(self, dtype: npt.DTypeLike, region: Region) -> npt.NDArray[Any]:
-        return self._space.array(dtype, region.in_memory, self._places * region.stride)
-
-    def array(self, has_nulls: bool) -> pa.Array:
-        """All values, without a copy."""
-        regions = [self._regions.validity if has_nulls else None]
-        if self.layout is Layout.VARIABLE:
-            regions.append(self._regions.offsets)
-        regions.append(self._regions.values)
-        buffers = [r and self._space.buffer(r.in_memory, self._places * r.stride) for r in regions]
-        # The number of nulls must be given: whoever counts them reads, and so allocates, what is no row.
-        return pa.Array.from_buffers(self.type, self._length, buffers, null_count=int(has_nulls))
-
-    def begin(self, place: int, segment: int) -> None:
-        """Write what must stand before the first row."""
-        if self.layout is Layout.VARIABLE:
-            self._offsets[place * self._rows_stride] = segment * self._heap_stride
-
-    def allocate(self, allocate: Allocate, begin: int, end: int, heap_begin: int, heap_end: int) -> None:
-        """Make sure that rows from `begin` to before `end` can be written, and their strings."""
-        regions = self._regions
-        validity, offsets, values = regions.validity.in_file, regions.offsets.in_file, regions.values.in_file
-        allocate(validity + begin // 8, validity + end // 8 + 1)
-        if self.layout is Layout.VARIABLE:
-            allocate(offsets + 4 * begin, offsets + 4 * (end + 1))
-            allocate(values + heap_begin, values + heap_end)
-        elif self.layout is Layout.BITS:
-            allocate(values + begin // 8, values + end // 8 + 1)
-        else:
-            width = self.type.bit_width // 8
-            allocate(values + width * begin, values + width * end)
-
-    def append(
-        self, column: pa.Array, rows: Rows, place: int, segment: int, at: int, heap_used: int
-    ) -> tuple[bool, int]:
-        """Write these values of a column as rows from `at` on; return whether it has nulls, and the strings' bytes."""
-        view = view_of(column, self.layout)
-        first = place * self._rows_stride + at
-        places = np.arange(first, first + len(rows), dtype=np.int64)
-        if view.validity is None:
-            set_bits(places, self._validity)
-        else:
-            copy_bits(view.validity, view.first_bit, rows, places, self._validity)
-        if self.layout is Layout.VARIABLE:
-            heap_used = self._append_strings(view, rows, places, place, segment, heap_used)
-        elif self.layout is Layout.BITS:
-            copy_bits(view.data, view.first_bit, rows, places, self._values)
-        else:
-            copy_fixed(view, self.type.bit_width // 8, rows, places, self._values)
-        return view.validity is not None, heap_used
-
-    def _append_strings(self, view: Any, rows: Rows, places: Rows, place: int, segment: int, heap_used: int) -> int:
-        lengths = np.zeros(len(rows), np.int64)
-        add_lengths(view.offsets, rows, lengths)
-        # Kernels check no bounds: this must be known before they write.
-        assert heap_used + int(lengths.sum()) <= self._heap_stride, "more bytes than a segment has room for"
-        begin = segment * self._heap_stride
-        end: int = offsets_from_lengths(lengths, self._offsets[int(places[0]) :], begin + heap_used)
-        # Offsets are those of the segment's own place, also while it is built at another.
-        target = self._values[(place - segment) * self._heap_stride :]
-        copy_strings(view.offsets, view.data, rows, places, self._offsets, target)
-        return end - begin
 
 
 def parts_of(count: npt.NDArray[Any]) -> Iterator[slice]:

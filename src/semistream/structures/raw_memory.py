@@ -2,7 +2,8 @@
 
 `copy_8_bytes` and `copy_32_bytes` move that many bytes in one go between byte arrays, wherever they begin; a loop over
 single bytes takes about seven times as long. `fetch` asks the processor to bring a line into its cache that will be
-read a little later. `pointer_to` gives the first element of an array as a pointer, which is indexed like it and has no
+read a little later. Both have a form that reads at an address, for kernels whose rows come from several arrays at once.
+`pointer_to` gives the first element of an array as a pointer, which is indexed like it and has no
 owner, no length and no negative indices; the array must outlive it. None checks bounds: the caller knows what it may
 touch.
 """
@@ -21,6 +22,21 @@ Pointer = Any
 
 FETCH_AHEAD_ROWS = 16
 """Rows between a line being asked for and being used: about one access to memory, at some 6 ns a row."""
+
+
+_BYTE_POINTER = ir.IntType(8).as_pointer()
+
+
+OVERHANG_BYTES = 32
+"""How far kernels that copy 32 bytes at a time may read, and write, behind the bytes they are asked to copy."""
+
+
+def _prefetch(builder: Any, place: Any) -> None:
+    """For reading, wanted in every level of the cache, data rather than instructions."""
+    word = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [_BYTE_POINTER, word, word, word])
+    prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(prefetch, [place, word(0), word(3), word(1)])
 
 
 def _copy(byte_count: int, typing_arguments: tuple[Any, ...]) -> Any:
@@ -56,18 +72,48 @@ def copy_32_bytes(typing_context: Any, target: Any, target_at: Any, source: Any,
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def copy_32_bytes_from(typing_context: Any, target: Any, target_at: Any, address: Any) -> Any:
+    """Copy 32 bytes at an address into a byte array, to any position."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target_bytes, to, source = arguments
+        chunk = ir.VectorType(ir.IntType(8), 32).as_pointer()
+        data = context.make_array(signature.args[0])(context, builder, target_bytes).data
+        place = builder.bitcast(builder.gep(data, [to]), chunk)
+        builder.store(builder.load(builder.inttoptr(source, chunk), align=1), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def byte_at(typing_context: Any, address: Any) -> Any:
+    """Read the byte at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
+
+    return types.uint8(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fetch_from(typing_context: Any, address: Any) -> Any:
+    """Ask for what stands at an address to be brought into the processor's cache; any address is allowed."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _prefetch(builder, builder.inttoptr(arguments[0], _BYTE_POINTER))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def fetch(typing_context: Any, array: Any, at: Any) -> Any:
     """Ask for an element to be brought into the processor's cache; any position is allowed."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte_pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        prefetch = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte_pointer, word, word, word]), "llvm.prefetch.p0"
-        )
-        # For reading, wanted in every level of the cache, data rather than instructions.
-        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
-        builder.call(prefetch, [place, word(0), word(3), word(1)])
+        _prefetch(builder, builder.bitcast(builder.gep(data, [arguments[1]]), _BYTE_POINTER))
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate

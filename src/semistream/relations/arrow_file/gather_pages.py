@@ -7,9 +7,10 @@ slice for each row would cost more than the copy.
 
 What makes them fast on data that is not in the processor's cache:
 
-- `locate` guesses where a code stands between the first and the last code of its page and looks around there. Codes
-  are either numbers, often dense, or hashes, evenly spread; in both cases the guess is a few rows off at most, and it
-  is known early enough to be fetched ahead. A page with a strange distribution costs a binary search.
+- `locate` guesses where a code stands between the first code of its page and that of the next, which the index knows,
+  and looks around there. Codes are either numbers, often dense, or hashes, evenly spread; in both cases the guess is a
+  few rows off at most, and it is known early enough to be fetched ahead. A page with a strange distribution costs a
+  binary search.
 - `copy_strings` moves 32 bytes at a time and lets each string overwrite the overhang of the one before. So what it
   reads must be followed by 32 readable bytes, and its target by 32 writable ones (`OVERHANG_BYTES`). Byte by byte it
   takes seven times as long.
@@ -33,27 +34,35 @@ from semistream.structures.compiled import (
     Array,
     kernel,
 )
-from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, copy_32_bytes, fetch
-
-OVERHANG_BYTES = 32
-"""How far kernels may read, and write, behind the bytes they are asked to copy."""
+from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, OVERHANG_BYTES, copy_32_bytes, fetch
 
 
-@kernel(VOID(READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64))
+@kernel(VOID(READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64))
 def locate(
-    words: Array, starts: Array, row_counts: Array, codes: Array, slots: Array, rows: Array, counts: Array
+    words: Array,
+    starts: Array,
+    row_counts: Array,
+    lows: Array,
+    highs: Array,
+    codes: Array,
+    slots: Array,
+    rows: Array,
+    counts: Array,
 ) -> None:
     """Find the rows of each code on its page: the first in `rows`, how many in `counts`.
 
-    `words` holds the code buffers of the pages, `codes[i]` is looked for on the page in `slots[i]`.
+    `words` holds the code buffers of the pages, `codes[i]` is looked for on the page in `slots[i]`. The codes of a page
+    lie about between `lows` and `highs`; where those are no guide, the page itself is asked.
     """
     for i in range(codes.size):
-        begin = starts[slots[i]]
-        last = row_counts[slots[i]] - 1
-        low = np.float64(words[begin])
-        span = np.float64(words[begin + last]) - low
-        guess = np.int64((np.float64(codes[i]) - low) / span * last) if span > 0 else 0
-        rows[i] = min(max(guess, 0), last)
+        slot = slots[i]
+        count = row_counts[slot]
+        low = np.float64(lows[slot])
+        span = np.float64(highs[slot]) - low
+        if span <= 0:
+            span = (np.float64(words[starts[slot] + count - 1]) - low) * count / max(1, count - 1)
+        guess = np.int64((np.float64(codes[i]) - low) / span * count) if span > 0 else 0
+        rows[i] = min(max(guess, 0), count - 1)
     for i in range(codes.size):
         ahead = min(i + FETCH_AHEAD_ROWS, codes.size - 1)
         fetch(words, starts[slots[ahead]] + rows[ahead])
@@ -122,6 +131,8 @@ def gather_values(source: Array, starts: Array, slots: Array, rows: Array, targe
     """Copy values of 1, 2, 4 or 8 bytes."""
     for i in range(rows.size):
         # Unsigned positions: a signed one is tested for "counted from the end", which costs a third here.
+        ahead = np.uint64(min(i + FETCH_AHEAD_ROWS, rows.size - 1))
+        fetch(source, starts[np.uint64(slots[ahead])] + rows[ahead])
         target[i] = source[np.uint64(starts[np.uint64(slots[i])] + rows[i])]
 
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 from semistream.errors import RelationCorrupt
 from semistream.relations.arrow_file.checksum import checksum_around, checksum_bytes
 from semistream.relations.arrow_file.directory import RelationDirectory
-from semistream.relations.arrow_file.gather_pages import OVERHANG_BYTES
 from semistream.relations.arrow_file.manifest import REBUILD, Manifest
 from semistream.relations.arrow_file.page_index import PageIndex
 from semistream.relations.arrow_file.page_source import open_pages
+from semistream.structures.raw_memory import OVERHANG_BYTES
 
 _MAGIC_BYTES = 8
 """What stands before the schema in an Arrow file: "ARROW1" and two zeros."""

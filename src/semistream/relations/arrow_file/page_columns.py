@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.relations.arrow_file.gather_pages import (
-    OVERHANG_BYTES,
     copy_strings,
     find_strings,
     gather_bits,
@@ -33,6 +32,7 @@ from semistream.relations.arrow_file.page_index import (
 from semistream.relations.arrow_file.page_source import HeldPages
 from semistream.relations.arrow_file.plain_layout import VALIDITY_BYTES, column_row_bytes
 from semistream.relations.base import Codes
+from semistream.structures.raw_memory import OVERHANG_BYTES
 
 BATCH_BYTES_MAX = 2**31 - 1
 """Most bytes that a string column with 32-bit offsets can hold."""

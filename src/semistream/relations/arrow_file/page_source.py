@@ -31,10 +31,10 @@ import pyarrow as pa
 from semistream.budget import MIB, format_bytes
 from semistream.errors import BudgetExceeded, RelationCorrupt
 from semistream.relations.arrow_file.checksum import WORD_BYTES, first_damaged
-from semistream.relations.arrow_file.gather_pages import OVERHANG_BYTES
 from semistream.relations.arrow_file.manifest import REBUILD
 from semistream.relations.arrow_file.page_cache import Announcer, PageCache, contiguous_runs
 from semistream.relations.arrow_file.page_index import NO_BUFFER, Int64s, PageIndex
+from semistream.structures.raw_memory import OVERHANG_BYTES
 
 COLD_WINDOW_BYTES = 16 * MIB
 """Some hundred reads in flight: enough for any device's queue, little enough for a small container's page cache."""

@@ -190,8 +190,12 @@ class ArrowFileRelation:
     ) -> Iterator[pa.RecordBatch]:
         held = self._file.pages.hold(window, ahead)
         rows, counts = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        code_starts = held.starts(self._file.index.buffers[0][1], _CODE_BYTES_LOG2)
-        locate(held.i64, code_starts, self._file.index.row_count[window.pages], codes, slots, rows, counts)
+        index, pages = self._file.index, window.pages
+        code_starts = held.starts(index.buffers[0][1], _CODE_BYTES_LOG2)
+        highs = index.first_code[np.minimum(pages + 1, len(index.first_code) - 1)]
+        locate(
+            held.i64, code_starts, index.row_count[pages], index.first_code[pages], highs, codes, slots, rows, counts
+        )
         rows_until = np.cumsum(counts)
         row_count = int(rows_until[-1])
         row_bytes = max(self._gatherer.row_bytes_min, self.info.row_bytes_mean)
