@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from semistream.structures.columns import Layout, layout_of, row_bytes, view_of
-from semistream.structures.gather import Part, gather
+from semistream.structures.gather import Part, columns_at, gather
+from semistream.structures.packed_rows import ROW_UNIT_BYTES, PackedRows, RowFormat
+from semistream.structures.raw_memory import OVERHANG_BYTES
 from tests.support.relations import random_codes, rows_of_every_type
 
 SEEDS = range(12)
@@ -28,6 +30,25 @@ def random_rows(rng: np.random.Generator, count: int, nulls: float) -> pa.Record
     return rows.slice(before, count)
 
 
+def packed(batch: pa.RecordBatch) -> PackedRows:
+    """The same rows, packed into memory of their own, in an order of their own."""
+    row_format = RowFormat(batch.schema)
+    order = np.random.default_rng(len(batch)).permutation(len(batch))
+    sizes = row_format.sizes_of(batch, order)
+    assert (sizes % ROW_UNIT_BYTES == 0).all()
+    memory = np.full(int(sizes.sum()) + OVERHANG_BYTES, 0xA5, np.uint8)
+    addresses = memory.ctypes.data + np.cumsum(sizes) - sizes
+    has_nulls = row_format.pack(batch, order, addresses)
+    assert (memory[-OVERHANG_BYTES:] == 0xA5).all(), "something was written behind the last row"
+    by_row = np.argsort(order)
+
+    def addresses_of(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        assert memory is not None, "the memory lives as long as who finds rows in it"
+        return addresses[by_row[rows]]
+
+    return PackedRows(row_format, tuple(has_nulls.tolist()), addresses_of, lambda rows: sizes[by_row[rows]])
+
+
 def random_parts(rng: np.random.Generator, length: int, *, gaps: bool) -> list[Part]:
     """Parts that fill different places in any order, each from a batch of its own, the same row perhaps twice."""
     filled = rng.permutation(length)[: rng.integers(0, length + 1) if gaps else length]
@@ -42,7 +63,7 @@ def random_parts(rng: np.random.Generator, length: int, *, gaps: bool) -> list[P
 def expected_values(parts: list[Part], name: str, length: int) -> list[object]:
     values: list[object] = [None] * length
     for part in parts:
-        source = part.batch.column(name).to_pylist()
+        source = part.source.column(name).to_pylist()
         for row, place in zip(part.rows.tolist(), part.places.tolist(), strict=True):
             values[place] = source[row]
     return values
@@ -54,12 +75,51 @@ def test_every_layout_gives_the_values_of_a_list(seed: int, gaps: bool) -> None:
     rng = np.random.default_rng(seed)
     length = int(rng.choice([0, 1, 7, 8, 9, 63, 100]))
     parts = random_parts(rng, length, gaps=gaps)
-    schema = parts[0].batch.schema
+    schema = parts[0].source.schema
     for field, found in zip(schema, gather(parts, schema, length), strict=True):
         found.validate(full=True)
         assert found.type == field.type
         assert len(found) == length
         assert found.to_pylist() == expected_values(parts, field.name, length), field
+
+
+@pytest.mark.parametrize("gaps", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_packed_rows_give_the_same_as_the_batches_they_were_packed_from(seed: int, gaps: bool) -> None:
+    rng = np.random.default_rng(seed)
+    length = int(rng.choice([1, 7, 8, 9, 63, 100]))
+    parts = random_parts(rng, length, gaps=gaps)
+    names = [field.name for field in parts[0].source.schema if layout_of(field.type) is not Layout.OTHER]
+    parts = [Part(part.source.select(names), part.rows, part.places) for part in parts]
+    some_packed = [
+        Part(packed(part.source) if i % 2 else part.source, part.rows, part.places) for i, part in enumerate(parts)
+    ]
+    schema = parts[0].source.schema
+    for field, found in zip(schema, gather(some_packed, schema, length), strict=True):
+        found.validate(full=True)
+        assert found.to_pylist() == expected_values(parts, field.name, length), f"seed {seed}, {field}"
+
+
+def test_packed_rows_are_copied_whole() -> None:
+    batch = random_rows(np.random.default_rng(3), 40, nulls=0.3)
+    batch = batch.select([field.name for field in batch.schema if layout_of(field.type) is not Layout.OTHER])
+    before = packed(batch)
+    rows = np.arange(len(batch))
+    sizes = before.sizes_of(rows)
+    memory = np.empty(int(sizes.sum()) + OVERHANG_BYTES, np.uint8)
+    addresses = memory.ctypes.data + np.cumsum(sizes) - sizes
+    before.copy(rows, addresses)
+    after = PackedRows(before.format, before.has_nulls, lambda numbers: addresses[numbers], before.sizes_of)
+    columns, places = columns_at(after, rows, batch.schema.names)
+    assert places.tolist() == rows.tolist()
+    assert pa.RecordBatch.from_arrays(columns, schema=batch.schema).equals(batch)
+
+
+def test_columns_of_a_batch_are_not_copied() -> None:
+    batch = pa.record_batch({"a": [1, 2], "b": ["x", "y"]})
+    (column,), rows = columns_at(batch, ints(1), ["b"])
+    assert column.buffers()[2].address == batch.column("b").buffers()[2].address
+    assert rows.tolist() == [1]
 
 
 def test_every_layout_is_among_the_tested_types() -> None:
@@ -186,6 +246,6 @@ def test_strings_of_any_length_are_copied_whole_also_at_the_end_of_their_buffer(
         batch = pa.record_batch({"text": [text[:-1] + "z" if text else text for text in texts]})
         parts.append(Part(batch, rng.permutation(count), places[begin : begin + count]))
         begin += count
-    [found] = gather(parts, parts[0].batch.schema, 300)
+    [found] = gather(parts, parts[0].source.schema, 300)
     found.validate(full=True)
     assert found.to_pylist() == expected_values(parts, "text", 300)

@@ -95,7 +95,7 @@ def test_another_version_takes_the_place_of_the_one_before_once_nobody_reads_it(
 ) -> None:
     first = open_one(relation, version=1)
     with first.writing() as writer:
-        writer.append(0, relation.segment(0), np.arange(50), np.ones(50, np.int64), np.ones(50))
+        writer.append(0, relation.segment(0), np.arange(50), np.arange(50), np.ones(50, np.int64), np.ones(50))
     assert open_one(relation, version=2) is None
     first.end()
     assert open_one(relation, version=2) is not None
@@ -166,7 +166,7 @@ def test_the_end_of_a_query_waits_for_a_worker_that_is_about_to_cease(
             hot.end()
 
     with hot.writing() as writer:
-        writer.append(0, relation.segment(0), np.arange(50), np.ones(50, np.int64), np.ones(50))
+        writer.append(0, relation.segment(0), np.arange(50), np.arange(50), np.ones(50, np.int64), np.ones(50))
     monkeypatch.setattr("semistream.spark.hot_sets.time.sleep", paused)
     remove_hot_sets_of_query("one")
     assert len(pauses) == 3

@@ -18,6 +18,7 @@ from semistream.joins.shared_rows import LOOKED_AT
 from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.relations.memory import MemoryRelation
 from semistream.structures.distinct import distinct
+from semistream.structures.gather import columns_at
 from semistream.structures.hot_removal import remove_hot_set
 from semistream.structures.hot_set import HotSet, HotSetWriter
 
@@ -52,7 +53,8 @@ class Process:
         recalled = self.knowledge.remembered.recall(StreamRows(np.arange(len(codes)), codes))
         for cursor in recalled.cursors:
             pairs = cursor.next(len(codes))
-            assert (codes_of(pairs.relation)[pairs.relation_rows] == codes[pairs.stream_rows]).all()
+            (ids,), rows = columns_at(pairs.relation, pairs.relation_rows, ["id"])
+            assert (ids.to_numpy()[rows] == codes[pairs.stream_rows]).all()
         unique, inverse = distinct(recalled.missed.codes)
         self.knowledge.count_missed(unique, np.bincount(inverse, minlength=len(unique)))
         first, count = ranges_of(unique, codes_of(self._all))
@@ -141,9 +143,9 @@ def test_where_reading_costs_little_few_segments_are_written_anew_for_it(
     written: list[int] = []
     rewrite = HotSetWriter.rewrite
 
-    def noted(writer: HotSetWriter, segment: int, first: Int64s, count: Int64s) -> None:
+    def noted(writer: HotSetWriter, segment: int, *keys: Int64s) -> None:
         written.append(segment)
-        rewrite(writer, segment, first, count)
+        rewrite(writer, segment, *keys)
 
     monkeypatch.setattr(HotSetWriter, "rewrite", noted)
     rates, rewrites = [], []

@@ -17,11 +17,11 @@ from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.clock import Clock
 from semistream.structures.hot_set import HotSet
+from semistream.structures.packed_rows import RowSource
 
 Numbers = npt.NDArray[np.int64]
 
@@ -63,7 +63,7 @@ class Joined:
     """Pairs of a stream row and a relation row with the same code. Valid until the next `admit`."""
 
     stream_rows: Numbers
-    relation: pa.RecordBatch
+    relation: RowSource
     relation_rows: Numbers
 
     def __len__(self) -> int:

@@ -43,7 +43,7 @@ from semistream.joins.base import (
 from semistream.joins.open_rows import OpenBatch, OpenRows
 from semistream.joins.output import OutputBuilder, OutputColumns, Pairing, without_partner
 from semistream.keys import KeyCodec, keys_equal
-from semistream.structures.gather import Part, gather
+from semistream.structures.gather import Part, columns_at, gather
 
 OPEN_ROW_BYTES = 24
 """For a stream row that is not finished: number, code, flags."""
@@ -205,7 +205,7 @@ class JoinDriver:
         begin = 0
         parts = []
         for part in answered:
-            parts.append(Part(part.batch, part.rows, places[begin : begin + len(part.rows)]))
+            parts.append(Part(part.source, part.rows, places[begin : begin + len(part.rows)]))
             begin += len(part.rows)
         columns = gather(parts, self._output.source, len(order))
         self._put_answer(columns)
@@ -251,7 +251,7 @@ class JoinDriver:
         """The same parts, with their rows in one batch of their own."""
         ends = np.cumsum([0, *(len(part.rows) for part in parts)])
         compact = [
-            Part(part.batch, part.rows, np.arange(begin, end, dtype=np.int64))
+            Part(part.source, part.rows, np.arange(begin, end, dtype=np.int64))
             for part, begin, end in zip(parts, ends, ends[1:], strict=False)
         ]
         columns = gather(compact, self._output.source, int(ends[-1]))
@@ -265,7 +265,7 @@ class JoinDriver:
         if len(copies) <= PARTS_MAX:
             return copies
         merged = self._copied(copies)
-        self._account.give_back(sum(_bytes_of(part.batch.columns) for part in copies))
+        self._account.give_back(sum(_bytes_of(part.source.columns) for part in copies))
         return [merged]
 
     def _put_answer(self, columns: Sequence[pa.Array]) -> None:
@@ -292,8 +292,8 @@ class JoinDriver:
         """Drop pairs whose codes are equal and whose keys are not."""
         if not self._output.verify_key or not len(joined):
             return joined
-        right = [joined.relation.column(name) for name in self._output.verify_key]
-        same = keys_equal(opened.keys, opened.places_of(joined.stream_rows), right, joined.relation_rows)
+        right, rows = columns_at(joined.relation, joined.relation_rows, self._output.verify_key)
+        same = keys_equal(opened.keys, opened.places_of(joined.stream_rows), right, rows)
         if same.all():
             return joined
         return Joined(joined.stream_rows[same], joined.relation, joined.relation_rows[same])

@@ -16,6 +16,7 @@ import pyarrow as pa
 from semistream.joins.base import Joined, Numbers, StreamRows
 from semistream.structures.columns import Layout, layout_of
 from semistream.structures.compiled import I64, READ_I64, WRITE_I64, Array, kernel
+from semistream.structures.packed_rows import RowSource
 from semistream.structures.row_arena import fixed_bytes_per_row
 
 PAIR_BYTES = 64
@@ -116,7 +117,7 @@ def batch_bytes_within(bytes_max: int, schema: pa.Schema, rows_max: int) -> int:
 class PairCursor:
     """Pairs of stream rows with ranges of relation rows, handed out piece by piece."""
 
-    def __init__(self, relation: pa.RecordBatch, numbers: Numbers, first: Numbers, count: Numbers) -> None:
+    def __init__(self, relation: RowSource, numbers: Numbers, first: Numbers, count: Numbers) -> None:
         matched = count > 0
         if not matched.all():
             numbers, first, count = numbers[matched], first[matched], count[matched]

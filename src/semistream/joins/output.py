@@ -25,6 +25,7 @@ from semistream.budget import Account
 from semistream.joins.base import Joined, Numbers
 from semistream.structures.columns import row_bytes
 from semistream.structures.gather import Part, gather
+from semistream.structures.packed_rows import PackedRows
 
 OnMiss = Literal["null", "drop", "default", "error"]
 """What happens to a stream row whose key the relation lacks: nulls, leave it out, default values, stop."""
@@ -122,7 +123,7 @@ class OutputBuilder:
         self._taken_bytes = 0
 
     def _piece(self, stream: Sequence[Part], parts: Sequence[Part], length: int) -> pa.RecordBatch:
-        schema = stream[0].batch.schema
+        schema = stream[0].source.schema
         columns = gather(parts, self._columns.source, length)
         matched = np.zeros(length, np.bool_)
         for part in parts:
@@ -142,16 +143,21 @@ class OutputBuilder:
         start = 0
         for joined in opening.pairs:
             if joined.relation is not _NOTHING:
-                wanted = joined.relation.select(self._columns.source.names)
-                sizes[start : start + len(joined)] += row_bytes(wanted, joined.relation_rows)
+                sizes[start : start + len(joined)] += self._relation_bytes(joined)
             start += len(joined)
         return sizes
+
+    def _relation_bytes(self, joined: Joined) -> Numbers:
+        """The bytes of the relation's part of each row; of packed rows a few more than it will be."""
+        if isinstance(joined.relation, PackedRows):
+            return joined.relation.sizes_of(joined.relation_rows)
+        return row_bytes(joined.relation.select(self._columns.source.names), joined.relation_rows)
 
 
 def _stream_columns(stream: Sequence[Part], length: int) -> Sequence[pa.Array]:
     if len(stream) > 1:
-        return gather(stream, stream[0].batch.schema, length)
-    batch, rows = stream[0].batch, stream[0].rows
+        return gather(stream, stream[0].source.schema, length)
+    batch, rows = stream[0].source, stream[0].rows
     if length == batch.num_rows and bool((rows == np.arange(length)).all()):
         whole: Sequence[pa.Array] = batch.columns
         return whole
@@ -166,7 +172,7 @@ def _within(parts: Sequence[Part], begin: int, end: int) -> list[Part]:
     for part in parts:
         first, last = np.searchsorted(part.places, (begin, end)).tolist()
         if first < last:
-            found.append(Part(part.batch, part.rows[first:last], part.places[first:last] - begin))
+            found.append(Part(part.source, part.rows[first:last], part.places[first:last] - begin))
     return found
 
 

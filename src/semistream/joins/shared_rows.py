@@ -160,7 +160,7 @@ class SharedRows:
         table.use(first, count)
         numbers, first, count, missed = parted(rows, first, count)
         self._hot.note(len(rows), len(numbers))
-        cursors = [PairCursor(table.batch, numbers, first, count)] if len(numbers) else []
+        cursors = [PairCursor(table.rows, numbers, first, count)] if len(numbers) else []
         if not len(missed):
             return Recalled(numbers, cursors, missed)
         young = self._nursery.recall(missed)
@@ -308,7 +308,8 @@ class SharedRows:
                 fitting = _fitting(writer.room(segment), keys.sizes[own])
             moving = np.sort(own[:fitting])
             if len(moving):
-                writer.append(segment, keys.batch, keys.first[moving], keys.count[moving], keys.uses[moving])
+                rows = keys.codes[moving], keys.first[moving], keys.count[moving]
+                writer.append(segment, keys.batch, *rows, keys.uses[moving])
                 leaves[moving] = True
         self._let_go(keys.entries[leaves])
 
@@ -332,11 +333,11 @@ class SharedRows:
     def _make_room(self, writer: HotSetWriter, segment: int, new_uses: Numbers, new_sizes: Numbers, bar: _Bar) -> int:
         """Set the price of room in a segment, and write it anew if anyone is worth more; return how many were."""
         table = self._hot.table
-        first, count = table.entries(segment)
+        codes, first, count = table.entries(segment)
         if len(first) == 0:
             return 0
-        sizes = table.sizes_of(table.batch, first, count).astype(np.int32)
-        uses = table.uses[first]
+        sizes = table.sizes_of(table.rows, first, count).astype(np.int32)
+        uses = table.uses_of(first)
         price = price_of(uses, sizes, SAMPLED_MAX)
         writer.set_floor(segment, price)
         if not bar.is_cleared(new_uses, new_sizes, price).any():
@@ -344,7 +345,7 @@ class SharedRows:
         # At no price at all, nothing was asked for since counts were forgotten.
         stays = staying(uses, sizes, price) if price > 0 else uses > 0
         self._dropped_keys += len(stays) - int(np.count_nonzero(stays))
-        writer.rewrite(segment, first[stays], count[stays])
+        writer.rewrite(segment, codes[stays], first[stays], count[stays])
         return 1
 
     def _let_go(self, entries: Numbers) -> None:

@@ -35,18 +35,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from semistream.structures.address_space import AddressSpace, allocate, whole_pages
 from semistream.structures.columns import Rows
 from semistream.structures.frequency import FrequencySketch
-from semistream.structures.hot_layout import APPENDING, CHECK, ENTRIES, FINGERPRINT, FLOOR, MAGIC, ROWS, HotLayout
+from semistream.structures.hot_layout import APPENDING, CHECK, ENTRIES, FINGERPRINT, FLOOR, MAGIC, HotLayout
 from semistream.structures.hot_removal import OPEN_FLAGS, STATE, removed_file
-from semistream.structures.hot_table import HotTable
+from semistream.structures.hot_table import Allocate, HotTable
+from semistream.structures.packed_rows import RowSource
 
 BUILDING, RETIRED = "building", "retired."
 
-_MAGIC = 0x5345_4D49_484F_5432  # "SEMIHOT2"
+_MAGIC = 0x5345_4D49_484F_5433  # "SEMIHOT3"
 
 # Words of the state, before the generations: the first three as in a segment's header.
 _NEXT_GENERATION, _PROBES, _HITS, _MEMO = 4, 5, 6, 8
@@ -285,8 +285,7 @@ class HotSetWriter:
     def halve(self, times: int) -> None:
         """Halve all uses, all frequencies and all prices."""
         for segment in list(self._hot._files):
-            begin = segment * self.layout.rows_stride
-            self._table.uses[begin : begin + int(self._table.headers[segment, ROWS])] >>= times
+            self._table.halve_uses(segment, times)
             self.set_floor(segment, self._table.floors[segment] / 2.0**times)
         self._hot.frequency.halve(times)
 
@@ -297,22 +296,24 @@ class HotSetWriter:
         if segment not in self._hot._files:
             return self.layout.rows_bytes_max, self.layout.entries_max
         keys = self.layout.entries_max - int(self._table.headers[segment, ENTRIES])
-        return self.layout.rows_bytes_max - self._table.rows_bytes(segment), keys
+        return self.layout.rows_bytes_max - int(self._table.rows_bytes(slice(segment, segment + 1))[0]), keys
 
-    def append(self, segment: int, batch: pa.RecordBatch, first: Rows, count: Rows, uses: npt.NDArray[Any]) -> None:
-        """Add keys that are not there and fit, each with all of its rows in `batch`."""
+    def append(
+        self, segment: int, source: RowSource, codes: Rows, first: Rows, count: Rows, uses: npt.NDArray[Any]
+    ) -> None:
+        """Add keys that are not there and fit, each with all of its rows in `source`."""
         if segment not in self._hot._files:
-            self._write(segment, batch, first, count, uses)
+            self._write(segment, source, codes, first, count, uses)
             return
         descriptor = self._hot._files[segment]
-        self._table.append(segment, segment, _allocating(descriptor), batch, first, count, uses)
+        self._table.append(segment, segment, _allocating(descriptor), source, codes, first, count, uses)
         self._table.look()
 
-    def rewrite(self, segment: int, first: Rows, count: Rows) -> None:
+    def rewrite(self, segment: int, codes: Rows, first: Rows, count: Rows) -> None:
         """Write a segment anew with only these of its keys."""
         assert self.may_rewrite, "a segment was written anew before the one before it was gone"
-        floor, uses = self._table.floors[segment], self._table.uses[first]
-        self._write(segment, self._table.batch, first, count, uses)
+        floor, uses = self._table.floors[segment], self._table.uses_of(first)
+        self._write(segment, self._table.rows, codes, first, count, uses)
         self.set_floor(segment, floor)
 
     def drop(self, segment: int) -> None:
@@ -322,19 +323,21 @@ class HotSetWriter:
         self._hot._drop_map(segment)
         self._retire(segment, generation)
 
-    def _write(self, segment: int, batch: pa.RecordBatch, first: Rows, count: Rows, uses: npt.NDArray[Any]) -> None:
+    def _write(
+        self, segment: int, source: RowSource, codes: Rows, first: Rows, count: Rows, uses: npt.NDArray[Any]
+    ) -> None:
         hot, layout, place = self._hot, self.layout, self.layout.segments
         path = hot.folder / BUILDING
         descriptor = os.open(path, OPEN_FLAGS | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             os.ftruncate(descriptor, layout.file_bytes)
-            allocate(descriptor, 0, layout.fixed_bytes())
+            allocate(descriptor, 0, layout.fixed_bytes)
             os.pwrite(descriptor, np.array(hot._identifying(segment), np.int64).tobytes(), 0)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             self._table.map(place, descriptor)
-            self._begin(place, segment, descriptor)
+            self._table.begin_segment(place, segment, _allocating(descriptor))
             if len(first):
-                self._table.append(place, segment, _allocating(descriptor), batch, first, count, uses)
+                self._table.append(place, segment, _allocating(descriptor), source, codes, first, count, uses)
             generation = int(hot._words[_NEXT_GENERATION])
             hot._words[_NEXT_GENERATION] = generation + 1
             path.rename(hot._path(segment, generation))
@@ -350,12 +353,6 @@ class HotSetWriter:
         hot._take_map(segment, descriptor, generation)
         self._table.look()
         self._retire(segment, before)
-
-    def _begin(self, place: int, segment: int, descriptor: int) -> None:
-        for regions in self.layout.columns:
-            if regions.offsets.stride:
-                allocate(descriptor, regions.offsets.in_file, regions.offsets.in_file + 4)
-        self._table.begin_segment(place, segment)
 
     def _retire(self, segment: int, generation: int) -> None:
         if generation:
@@ -373,5 +370,5 @@ class HotSetWriter:
         return left == 0
 
 
-def _allocating(descriptor: int) -> Any:
+def _allocating(descriptor: int) -> Allocate:
     return lambda begin, end: allocate(descriptor, begin, end)

@@ -9,34 +9,40 @@ The index is a hash table with linear probing. A slot is two words: the code, an
 number of rows (lower half), which is never 0, so that a slot of zeros is free. The upper bits of a code's hash choose
 the segment and the lower ones the slot.
 
+Rows are packed (`packed_rows`) and lie one behind the other in the heap of their segment. The directory has two words
+of 32 bits for each: where it stands in all heaps, counted in units of eight bytes, and how often it was used. Behind
+the last row the directory says where it ends.
+
 Uses are counted in the shared pages themselves, by all processes at once and without any order among them: now and
 then a count gets lost, which does no harm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from semistream.structures.address_space import AddressSpace
-from semistream.structures.columns import (
-    Layout,
-    Rows,
-    add_lengths,
-    layout_of,
-    rows_of,
-    view_of,
+from semistream.structures.columns import Rows, rows_of
+from semistream.structures.compiled import (
+    I64,
+    READ_I32,
+    READ_I64,
+    VOID,
+    WRITE_I32,
+    WRITE_I64,
+    Array,
+    inlined,
+    kernel,
 )
-from semistream.structures.compiled import I64, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, inlined, kernel
 from semistream.structures.hash_multimap import mixed
-from semistream.structures.hot_column import Allocate, HotColumn
 from semistream.structures.hot_layout import (
     APPENDING,
     COLUMNS,
+    DIRECTORY_BYTES,
     ENTRIES,
     FLOOR,
     ROWS,
@@ -44,7 +50,12 @@ from semistream.structures.hot_layout import (
     HotLayout,
     Region,
 )
+from semistream.structures.packed_rows import ROW_UNIT_BYTES, PackedRows, RowSource
 from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, fetch
+
+Allocate = Callable[[int, int], None]
+"""Makes sure that bytes of a file, from here to there, can be written: a write through the map that finds the device
+full would end the process."""
 
 USES_MAX = 2**30
 """Uses stop counting here, far from where 32 bits would turn over."""
@@ -106,13 +117,29 @@ def _probe(
 
 
 @kernel(VOID(WRITE_I32, READ_I64, READ_I64))
-def _count_uses(uses: Array, first: Array, count: Array) -> None:
+def _count_uses(directory: Array, first: Array, count: Array) -> None:
     """Count a use of the rows that were found; apart from finding them, because these lines can be fetched ahead."""
     for i in range(first.size):
-        fetch(uses, first[min(i + FETCH_AHEAD_ROWS, first.size - 1)])
-        place = np.uint64(first[i])
-        if count[i] > 0 and uses[place] < USES_MAX:
-            uses[place] += 1
+        fetch(directory, 2 * first[min(i + FETCH_AHEAD_ROWS, first.size - 1)])
+        place = np.uint64(2 * first[i] + 1)
+        if count[i] > 0 and directory[place] < USES_MAX:
+            directory[place] += 1
+
+
+@kernel(VOID(READ_I32, READ_I64, I64, WRITE_I64))
+def _find_rows(directory: Array, rows: Array, heaps: int, out: Array) -> None:
+    """Write the address of each row; the heaps begin at another."""
+    for i in range(rows.size):
+        fetch(directory, 2 * rows[min(i + FETCH_AHEAD_ROWS, rows.size - 1)])
+        out[i] = heaps + np.int64(np.uint32(directory[np.uint64(2 * rows[i])])) * ROW_UNIT_BYTES
+
+
+@kernel(VOID(READ_I32, READ_I64, READ_I64, WRITE_I64))
+def _measure_rows(directory: Array, first: Array, count: Array, out: Array) -> None:
+    """Write the bytes of so many rows from each first one on."""
+    for i in range(first.size):
+        begin, end = directory[2 * first[i]], directory[2 * (first[i] + count[i])]
+        out[i] = (np.int64(np.uint32(end)) - np.int64(np.uint32(begin))) * ROW_UNIT_BYTES
 
 
 @kernel(I64(WRITE_I64, READ_I64, READ_I64, READ_I64))
@@ -141,22 +168,31 @@ class HotTable:
         places = layout.places
         self.headers: npt.NDArray[np.int64] = self._array(np.int64, layout.header).reshape(places, -1)
         self._slots: npt.NDArray[np.int64] = self._array(np.int64, layout.slots_region)
-        self.uses: npt.NDArray[np.int32] = self._array(np.int32, layout.uses)
-        self._columns = [
-            HotColumn(self._space, layout, regions, field.type)
-            for regions, field in zip(layout.columns, layout.schema, strict=True)
-        ]
+        self._directory: npt.NDArray[np.int32] = self._array(np.int32, layout.directory)
+        self._heaps: npt.NDArray[np.uint8] = self._array(np.uint8, layout.heap)
         self._visible = np.zeros(layout.segments, np.int64)
-        self._has_nulls: npt.NDArray[np.bool_] = np.zeros(len(layout.schema), np.bool_)
-        self.batch = self._batch()
+        self.rows = self._rows_with((False,) * len(layout.row_format.schema))
+        """All rows of all segments, by number."""
 
     def _array(self, dtype: npt.DTypeLike, region: Region) -> npt.NDArray[Any]:
         return self._space.array(dtype, region.in_memory, self.layout.places * region.stride)
 
-    def _batch(self) -> pa.RecordBatch:
-        """All rows of all segments, and much that is no row between them, as a view."""
-        arrays = [column.array(bool(nulls)) for column, nulls in zip(self._columns, self._has_nulls, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.layout.schema)
+    def _rows_with(self, has_nulls: tuple[bool, ...]) -> PackedRows:
+        return PackedRows(self.layout.row_format, has_nulls, self._addresses_of, self._sizes_of)
+
+    def _addresses_of(self, rows: Rows) -> Rows:
+        addresses = np.empty(len(rows), np.int64)
+        _find_rows(self._directory, rows, self._heaps.ctypes.data, addresses)
+        return addresses
+
+    def _sizes_of(self, rows: Rows) -> Rows:
+        return self._bytes_of(rows, np.ones(len(rows), np.int64))
+
+    def _bytes_of(self, first: Rows, count: Rows) -> Rows:
+        """What so many rows from each first one on take in a heap."""
+        sizes = np.empty(len(first), np.int64)
+        _measure_rows(self._directory, first, count, sizes)
+        return sizes
 
     # Maps ------------------------------------------------------------------------------------------------------------
 
@@ -174,10 +210,9 @@ class HotTable:
         """See what is there now; it stays so until the next look, whatever is added."""
         headers = self.headers[: self.layout.segments]
         np.minimum(headers[:, ROWS], self.layout.rows_max, out=self._visible)
-        has_nulls = np.asarray(headers[:, COLUMNS : COLUMNS + len(self._columns)].max(axis=0) > 0)
-        if not np.array_equal(has_nulls, self._has_nulls):
-            self._has_nulls = has_nulls
-            self.batch = self._batch()
+        has_nulls = tuple((headers[:, COLUMNS : COLUMNS + len(self.rows.has_nulls)].max(axis=0) > 0).tolist())
+        if has_nulls != self.rows.has_nulls:
+            self.rows = self._rows_with(has_nulls)
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -193,7 +228,7 @@ class HotTable:
         return self.headers[: self.layout.segments, FLOOR].copy().view(np.float64)
 
     def probe(self, codes: Rows) -> tuple[Rows, Rows]:
-        """The first row of each code in `batch` and how many there are, 0 for one that is not there."""
+        """The first row of each code and how many there are, 0 for one that is not there."""
         first, count = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
         layout = self.layout
         strides = layout.slots_region.stride // SLOT_BYTES, layout.rows_stride
@@ -202,103 +237,123 @@ class HotTable:
 
     def use(self, first: Rows, count: Rows) -> None:
         """Count a use of each key that `probe` has found."""
-        _count_uses(self.uses, first, count)
+        _count_uses(self._directory, first, count)
 
-    def entries(self, place: int) -> tuple[Rows, Rows]:
-        """The first rows of all keys of a place, ascending, and how many each has."""
-        entries = self._slots_of(place)[1::2]
-        entries = np.sort(entries[entries != 0])
-        first = entries >> 32
+    def uses_of(self, first: Rows) -> npt.NDArray[np.int32]:
+        """How often keys with these first rows were used."""
+        return self._directory[2 * first + 1]
+
+    def halve_uses(self, segment: int, times: int) -> None:
+        """Halve the uses of all keys of a segment."""
+        begin = 2 * segment * self.layout.rows_stride
+        end = begin + 2 * int(self.headers[segment, ROWS])
+        self._directory[begin + 1 : end : 2] >>= times
+
+    def entries(self, place: int) -> tuple[Rows, Rows, Rows]:
+        """The codes of all keys of a place, their first rows, ascending, and how many rows each has."""
+        codes, entries = self._slots_of(place).reshape(-1, 2).T
+        taken = np.flatnonzero(entries)
+        taken = taken[np.argsort(entries[taken])]
+        codes, first, count = codes[taken], entries[taken] >> 32, entries[taken] & _COUNT_BITS
         complete = first < self.headers[place, ROWS]
-        return first[complete] + place * self.layout.rows_stride, (entries & _COUNT_BITS)[complete]
+        return codes[complete], first[complete] + place * self.layout.rows_stride, count[complete]
 
-    def sizes_of(self, batch: pa.RecordBatch, first: Rows, count: Rows) -> Rows:
-        """What the rows of each key take."""
+    def sizes_of(self, source: RowSource, first: Rows, count: Rows) -> Rows:
+        """What the rows of each key take, in the heap and in the directory."""
+        directory_bytes = DIRECTORY_BYTES * np.asarray(count, np.int64)
+        if isinstance(source, PackedRows):
+            return self._bytes_of(first, np.ascontiguousarray(count, np.int64)) + directory_bytes
         sizes = np.empty(len(count), np.int64)
         for part in parts_of(count):
-            rows = rows_of(first[part], count[part])
-            row_bytes = np.full(len(rows), self.layout.row_bytes, np.int64)
-            for field in self.layout.schema:
-                if layout_of(field.type) is Layout.VARIABLE:
-                    add_lengths(view_of(batch.column(field.name), Layout.VARIABLE).offsets, rows, row_bytes)
+            row_bytes = self.layout.row_format.sizes_of(source, rows_of(first[part], count[part]))
             np.add.reduceat(row_bytes, np.cumsum(count[part]) - count[part], out=sizes[part])
-        return sizes
+        return sizes + directory_bytes
 
-    def rows_bytes(self, place: int) -> int:
-        """What the rows of a place take, strings included."""
-        header = self.headers[place]
-        return int(header[ROWS]) * self.layout.row_bytes + int(self._heaps(header).sum())
+    def rows_bytes(self, places: slice) -> Rows:
+        """What the rows of some places take, in the heap and in the directory."""
+        rows = self.headers[places, ROWS].copy()
+        first = np.arange(self.layout.places)[places] * self.layout.rows_stride
+        return self._bytes_of(first, rows) + rows * DIRECTORY_BYTES
 
     def used_bytes(self) -> int:
         """What all segments take that are mapped now."""
-        headers = self.headers[: self.layout.segments]
-        filled = int(np.count_nonzero(headers[:, ROWS]))
-        rows, heaps_bytes = int(headers[:, ROWS].sum()), int(self._heaps(headers).sum())
-        return filled * self.layout.fixed_bytes() + rows * self.layout.row_bytes + heaps_bytes
+        segments = slice(0, self.layout.segments)
+        filled = int(np.count_nonzero(self.headers[segments, ROWS]))
+        return filled * self.layout.fixed_bytes + int(self.rows_bytes(segments).sum())
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
-    def begin_segment(self, place: int, segment: int) -> None:
+    def begin_segment(self, place: int, segment: int, allocate: Allocate) -> None:
         """Prepare an empty file, mapped at a place, for the rows of a segment."""
-        for column in self._columns:
-            column.begin(place, segment)
+        in_file = self.layout.directory.in_file
+        allocate(in_file, in_file + DIRECTORY_BYTES)
+        self._directory[2 * place * self.layout.rows_stride] = _as_int32(self._first_unit(segment))
 
     def append(
         self,
         place: int,
         segment: int,
         allocate: Allocate,
-        batch: pa.RecordBatch,
+        source: RowSource,
+        codes: Rows,
         first: Rows,
         count: Rows,
         uses: npt.NDArray[Any],
     ) -> None:
-        """Add keys that are not there and fit, each with all of its rows in `batch`, to a segment at a place."""
+        """Add keys that are not there and fit, each with all of its rows in `source`, to a segment at a place."""
         header = self.headers[place]
         begin = int(header[ROWS])
         rows_total = int(count.sum())
         assert begin + rows_total <= self.layout.rows_max, "more rows than a segment has room for"
-        heaps = self._heaps(header)
-        self._allocate(allocate, batch, first, count, begin, heaps)
+        heap_end = self._allocate(allocate, place, segment, self.sizes_of(source, first, count), begin, rows_total)
         header[APPENDING] = 1
-        codes = batch.column(0).to_numpy(zero_copy_only=True)[first]
         local = begin + np.cumsum(count) - count
         for part in parts_of(count):
             rows = rows_of(first[part], count[part])
-            at = int(local[part][0])
-            for i, field in enumerate(self.layout.schema):
-                column = batch.column(field.name)
-                has_nulls, heap_used = self._columns[i].append(column, rows, place, segment, at, int(heaps[i]))
-                header[COLUMNS + i] |= has_nulls
-                heaps[i] = heap_used
-        self.uses[place * self.layout.rows_stride + local] = np.minimum(uses, USES_MAX)
+            self._write_rows(header, place, segment, source, rows, int(local[part][0]))
+        assert self._heap_end(place, segment, begin + rows_total) == heap_end, "rows have another size than was said"
+        self._directory[2 * (place * self.layout.rows_stride + local) + 1] = np.minimum(uses, USES_MAX)
         written = _insert(self._slots_of(place), codes, local, np.ascontiguousarray(count, np.int64))
         assert written == len(codes), "the index of a segment is full"
         header[ENTRIES] += len(codes)
         header[ROWS] = begin + rows_total
         header[APPENDING] = 0
 
-    def _allocate(
-        self, allocate: Allocate, batch: pa.RecordBatch, first: Rows, count: Rows, begin: int, heaps: Rows
-    ) -> None:
-        end = begin + int(count.sum())
-        uses = self.layout.uses.in_file
-        allocate(uses + 4 * begin, uses + 4 * end)
-        for i, (column, field) in enumerate(zip(self._columns, self.layout.schema, strict=True)):
-            heap_bytes = 0
-            if column.layout is Layout.VARIABLE:
-                offsets = view_of(batch.column(field.name), Layout.VARIABLE).offsets
-                for part in parts_of(count):
-                    rows = rows_of(first[part], count[part])
-                    lengths = np.zeros(len(rows), np.int64)
-                    add_lengths(offsets, rows, lengths)
-                    heap_bytes += int(lengths.sum())
-            column.allocate(allocate, begin, end, int(heaps[i]), int(heaps[i]) + heap_bytes)
+    def _allocate(self, allocate: Allocate, place: int, segment: int, sizes: Rows, begin: int, rows_total: int) -> int:
+        """Make sure that rows from `begin` on can be written; return where in the heap they will end."""
+        layout = self.layout
+        heap_begin = self._heap_end(place, segment, begin)
+        heap_end = heap_begin + int(sizes.sum()) - rows_total * DIRECTORY_BYTES
+        # Kernels check no bounds: this must be known before they write.
+        assert heap_end <= layout.rows_bytes_max, "more bytes than a segment has room for"
+        directory = layout.directory.in_file + DIRECTORY_BYTES * begin
+        allocate(directory, directory + DIRECTORY_BYTES * (rows_total + 1))
+        allocate(layout.heap.in_file + heap_begin, layout.heap.in_file + heap_end)
+        return heap_end
 
-    def _heaps(self, header: Rows) -> Rows:
-        """The bytes of each column's strings."""
-        begin = COLUMNS + len(self._columns)
-        return header[..., begin : begin + len(self._columns)]
+    def _write_rows(self, header: Rows, place: int, segment: int, source: RowSource, rows: Rows, at: int) -> None:
+        """Write rows behind those that are there, the first as row `at`, and where each of them ends."""
+        is_packed = isinstance(source, PackedRows)
+        sizes = source.sizes_of(rows) if is_packed else self.layout.row_format.sizes_of(source, rows)
+        ends = self._heap_end(place, segment, at) + np.cumsum(sizes)
+        addresses = self._heaps.ctypes.data + place * self.layout.heap.stride + ends - sizes
+        if is_packed:
+            source.copy(rows, addresses)
+            has_nulls = np.array(source.has_nulls, np.bool_)
+        else:
+            has_nulls = self.layout.row_format.pack(source, rows, addresses)
+        header[COLUMNS : COLUMNS + len(has_nulls)] |= has_nulls
+        entries = 2 * (place * self.layout.rows_stride + at + 1 + np.arange(len(rows)))
+        self._directory[entries] = _as_int32(self._first_unit(segment) + ends // ROW_UNIT_BYTES)
+
+    def _first_unit(self, segment: int) -> int:
+        """Where the heap of a segment begins, also while it is built at another place."""
+        return segment * self.layout.heap.stride // ROW_UNIT_BYTES
+
+    def _heap_end(self, place: int, segment: int, rows: int) -> int:
+        """Bytes of the first so many rows of a place."""
+        unit = int(self._directory[2 * (place * self.layout.rows_stride + rows)]) % 2**32
+        return (unit - self._first_unit(segment)) * ROW_UNIT_BYTES
 
     def _slots_of(self, place: int) -> npt.NDArray[np.int64]:
         words = self.layout.slots_region.stride // 8
@@ -313,3 +368,8 @@ def parts_of(count: npt.NDArray[Any]) -> Iterator[slice]:
         end = begin + max(1, int(np.searchsorted(until, PART_ROWS, side="right")))
         yield slice(begin, end)
         begin = end
+
+
+def _as_int32(units: Any) -> npt.NDArray[np.int32]:
+    """Places of 32 bits without a sign, in an array with one."""
+    return np.asarray(units, np.uint32).view(np.int32)

@@ -2,10 +2,10 @@
 
 `copy_8_bytes` and `copy_32_bytes` move that many bytes in one go between byte arrays, wherever they begin; a loop over
 single bytes takes about seven times as long. `fetch` asks the processor to bring a line into its cache that will be
-read a little later. Both have a form that reads at an address, for kernels whose rows come from several arrays at once.
-`pointer_to` gives the first element of an array as a pointer, which is indexed like it and has no
-owner, no length and no negative indices; the array must outlive it. None checks bounds: the caller knows what it may
-touch.
+read a little later. Both have forms for addresses, as there are for reading and writing single numbers: for kernels
+whose rows come from several arrays at once, or lie packed with values of all widths. `pointer_to` gives the first
+element of an array as a pointer, which is indexed like it and has no owner, no length and no negative indices; the
+array must outlive it. None checks bounds: the caller knows what it may touch.
 """
 
 from __future__ import annotations
@@ -86,14 +86,51 @@ def copy_32_bytes_from(typing_context: Any, target: Any, target_at: Any, address
     return types.void(target, types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def byte_at(typing_context: Any, address: Any) -> Any:
-    """Read the byte at an address."""
+def _reader(kind: Any) -> Any:
+    """An intrinsic that reads a number at an address, wherever it begins."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
+    def read(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
+            return builder.load(place, align=1)
 
-    return types.uint8(types.int64), generate
+        return kind(types.int64), generate
+
+    return intrinsic(read)
+
+
+def _putter(kind: Any) -> Any:
+    """An intrinsic that writes a number at an address, wherever it begins."""
+
+    def put(typing_context: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
+            builder.store(arguments[1], place, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, kind), generate
+
+    return intrinsic(put)
+
+
+def _copier(byte_count: int) -> Any:
+    """An intrinsic that copies so many bytes from one address to another."""
+
+    def copy(typing_context: Any, target: Any, source: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            chunk = ir.IntType(8 * byte_count).as_pointer()
+            to, begin = (builder.inttoptr(argument, chunk) for argument in arguments)
+            builder.store(builder.load(begin, align=1), to, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
+
+    return intrinsic(copy)
+
+
+byte_at, int32_at = (_reader(kind) for kind in (types.uint8, types.int32))
+put_byte, put_int32 = (_putter(kind) for kind in (types.uint8, types.int32))
+copy_1_byte, copy_2_bytes, copy_4_bytes, copy_8_bytes_between = (_copier(count) for count in (1, 2, 4, 8))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
