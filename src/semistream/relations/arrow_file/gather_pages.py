@@ -1,9 +1,9 @@
 """Kernels that find rows in pages and copy them out, straight from the bytes of the file.
 
-A row is named by two numbers: the *slot* of its page (a page's place among those at hand) and its row on that page.
-For each buffer of a column, `starts[slot]` is where that page's buffer begins, counted in elements of the array that
-is read; -1 says that the page has no such buffer. Arrays view the whole file, or the whole disk buffer, at once: a
-slice for each row would cost more than the copy.
+A row is named by two numbers: the *slot* of its page (a page's place among those at hand; in a map its number) and its
+row on that page. For each buffer of a column, `starts[slot]` is the byte at which that page's buffer begins; -1 says
+that the page has no such buffer. Arrays view the whole file, or the whole disk buffer, at once: a slice for each row
+would cost more than the copy.
 
 What makes them fast on data that is not in the processor's cache:
 
@@ -11,6 +11,8 @@ What makes them fast on data that is not in the processor's cache:
   and looks around there. Codes are either numbers, often dense, or hashes, evenly spread; in both cases the guess is a
   few rows off at most, and it is known early enough to be fetched ahead. A page with a strange distribution costs a
   binary search.
+- What is read at random is read through pointers (`pointer_to`): the index of an array is tested for "counted from the
+  end", which costs `find_strings` a sixth.
 - `copy_strings` moves 32 bytes at a time and lets each string overwrite the overhang of the one before. So what it
   reads must be followed by 32 readable bytes, and its target by 32 writable ones (`OVERHANG_BYTES`). Byte by byte it
   takes seven times as long.
@@ -21,6 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from semistream.structures.compiled import (
+    BOOL,
     I64,
     READ_I16,
     READ_I32,
@@ -34,41 +37,77 @@ from semistream.structures.compiled import (
     Array,
     kernel,
 )
-from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, OVERHANG_BYTES, copy_32_bytes, fetch
+from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, OVERHANG_BYTES, copy_32_bytes, fetch, pointer_to
+
+CODE_BYTES_LOG2 = 3
 
 
-@kernel(VOID(READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64))
+@kernel(I64(READ_I64, READ_I64, I64, WRITE_I64, WRITE_I64))
+def find_pages(first_codes: Array, codes: Array, first_page: int, pages: Array, distinct_pages: Array) -> int:
+    """Find the page of each of some ascending codes, none of them before the first page.
+
+    Pages are numbered from `first_page`. Returns how many distinct ones there are.
+    """
+    firsts = pointer_to(first_codes)
+    last = first_codes.size - 1
+    page = distinct_count = 0
+    for i in range(codes.size):
+        code = codes[i]
+        # From where the last code was, in steps that grow as long as they do not pass this one, then shrink.
+        step = 1
+        while page + step <= last and firsts[page + step] <= code:
+            page += step
+            step *= 2
+        while step > 1:
+            step >>= 1
+            if page + step <= last and firsts[page + step] <= code:
+                page += step
+        pages[i] = first_page + page
+        if i == 0 or pages[i] != pages[i - 1]:
+            distinct_pages[distinct_count] = pages[i]
+            distinct_count += 1
+    return distinct_count
+
+
+@kernel(VOID(READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, BOOL, READ_I64, READ_I64, WRITE_I64, WRITE_I64))
 def locate(
-    words: Array,
-    starts: Array,
-    row_counts: Array,
-    lows: Array,
-    highs: Array,
-    codes: Array,
+    word_array: Array,
+    start_array: Array,
     slots: Array,
+    row_counts: Array,
+    first_codes: Array,
+    is_unique: bool,
+    codes: Array,
+    pages: Array,
     rows: Array,
     counts: Array,
 ) -> None:
     """Find the rows of each code on its page: the first in `rows`, how many in `counts`.
 
-    `words` holds the code buffers of the pages, `codes[i]` is looked for on the page in `slots[i]`. The codes of a page
-    lie about between `lows` and `highs`; where those are no guide, the page itself is asked.
+    `word_array` holds the code buffers; `codes[i]` is looked for on the page with the number `pages[i]`, in `slots[i]`.
+    Its codes lie about between its first code and that of the next page; where those are no guide, the page itself is
+    asked. Where no code has two rows (`is_unique`), a guess that is right needs no look at its neighbours.
     """
+    words, starts = pointer_to(word_array), pointer_to(start_array)
+    row_count_of, first_code_of = pointer_to(row_counts), pointer_to(first_codes)
     for i in range(codes.size):
-        slot = slots[i]
-        count = row_counts[slot]
-        low = np.float64(lows[slot])
-        span = np.float64(highs[slot]) - low
+        count = row_count_of[pages[i]]
+        low = np.float64(first_code_of[pages[i]])
+        span = np.float64(first_code_of[min(pages[i] + 1, first_codes.size - 1)]) - low
         if span <= 0:
-            span = (np.float64(words[starts[slot] + count - 1]) - low) * count / max(1, count - 1)
+            last = (starts[slots[i]] >> CODE_BYTES_LOG2) + count - 1
+            span = (np.float64(words[last]) - low) * count / max(1, count - 1)
         guess = np.int64((np.float64(codes[i]) - low) / span * count) if span > 0 else 0
         rows[i] = min(max(guess, 0), count - 1)
     for i in range(codes.size):
         ahead = min(i + FETCH_AHEAD_ROWS, codes.size - 1)
-        fetch(words, starts[slots[ahead]] + rows[ahead])
-        begin = starts[slots[i]]
-        count = row_counts[slots[i]]
+        fetch(word_array, (starts[slots[ahead]] >> CODE_BYTES_LOG2) + rows[ahead])
+        begin = starts[slots[i]] >> CODE_BYTES_LOG2
         code = codes[i]
+        if is_unique and words[begin + rows[i]] == code:
+            counts[i] = 1
+            continue
+        count = row_count_of[pages[i]]
         # The first row that is not smaller stands in [low, high].
         step = 1
         if words[begin + rows[i]] < code:
@@ -122,18 +161,18 @@ def list_rows(
 
 
 @kernel(
-    VOID(READ_U8, READ_I64, READ_I64, READ_I64, WRITE_U8),
-    VOID(READ_I16, READ_I64, READ_I64, READ_I64, WRITE_I16),
-    VOID(READ_I32, READ_I64, READ_I64, READ_I64, WRITE_I32),
-    VOID(READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64),
+    VOID(READ_U8, I64, READ_I64, READ_I64, READ_I64, WRITE_U8),
+    VOID(READ_I16, I64, READ_I64, READ_I64, READ_I64, WRITE_I16),
+    VOID(READ_I32, I64, READ_I64, READ_I64, READ_I64, WRITE_I32),
+    VOID(READ_I64, I64, READ_I64, READ_I64, READ_I64, WRITE_I64),
 )
-def gather_values(source: Array, starts: Array, slots: Array, rows: Array, target: Array) -> None:
-    """Copy values of 1, 2, 4 or 8 bytes."""
+def gather_values(source: Array, width_log2: int, start_array: Array, slots: Array, rows: Array, target: Array) -> None:
+    """Copy values of 1, 2, 4 or 8 bytes, which is 2^`width_log2`."""
+    values, starts = pointer_to(source), pointer_to(start_array)
     for i in range(rows.size):
-        # Unsigned positions: a signed one is tested for "counted from the end", which costs a third here.
-        ahead = np.uint64(min(i + FETCH_AHEAD_ROWS, rows.size - 1))
-        fetch(source, starts[np.uint64(slots[ahead])] + rows[ahead])
-        target[i] = source[np.uint64(starts[np.uint64(slots[i])] + rows[i])]
+        ahead = min(i + FETCH_AHEAD_ROWS, rows.size - 1)
+        fetch(source, (starts[slots[ahead]] >> width_log2) + rows[ahead])
+        target[i] = values[(starts[slots[i]] >> width_log2) + rows[i]]
 
 
 @kernel(VOID(READ_U8, READ_I64, READ_I64, READ_I64, I64, WRITE_U8))
@@ -155,22 +194,33 @@ def gather_bits(source: Array, starts: Array, slots: Array, rows: Array, target:
 
 
 @kernel(
-    VOID(READ_I32, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64),
-    VOID(READ_I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64),
+    VOID(READ_I32, I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64),
+    VOID(READ_I64, I64, READ_I64, READ_I64, READ_I64, READ_I64, WRITE_I64, WRITE_I64),
 )
 def find_strings(
-    offsets: Array, offset_starts: Array, value_starts: Array, slots: Array, rows: Array, sources: Array, until: Array
+    source: Array,
+    width_log2: int,
+    offset_starts: Array,
+    value_starts: Array,
+    slots: Array,
+    rows: Array,
+    sources: Array,
+    until: Array,
 ) -> None:
-    """Find where each string begins (`sources`) and the bytes of all strings up to it (`until[i + 1]`)."""
+    """Find where each string begins (`sources`) and the bytes of all strings up to it (`until[i + 1]`).
+
+    Offsets have 2^`width_log2` bytes.
+    """
+    offsets, starts, values = pointer_to(source), pointer_to(offset_starts), pointer_to(value_starts)
     total = np.int64(0)
     until[0] = 0
     for i in range(rows.size):
         ahead = min(i + FETCH_AHEAD_ROWS, rows.size - 1)
-        fetch(offsets, offset_starts[slots[ahead]] + rows[ahead])
-        at = offset_starts[slots[i]] + rows[i]
+        fetch(source, (starts[slots[ahead]] >> width_log2) + rows[ahead])
+        at = (starts[slots[i]] >> width_log2) + rows[i]
         begin = np.int64(offsets[at])
         total += np.int64(offsets[at + 1]) - begin
-        sources[i] = value_starts[slots[i]] + begin
+        sources[i] = values[slots[i]] + begin
         until[i + 1] = total
 
 

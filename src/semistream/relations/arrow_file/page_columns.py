@@ -10,6 +10,7 @@ Scratch memory: 24 bytes a row, 16 more for each string column, for about as man
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -113,6 +114,8 @@ class RowGatherer:
         self._bitmaps = sum(
             int(column.validity is not None) + int(column.layout is ColumnLayout.BITS) for column in self._columns
         )
+        one_more_offset = sum(column.width_bytes for column in self._strings)
+        self._constant_bytes = one_more_offset + _NESTED_OVERHEAD_BYTES * len(self._nested)
 
     def gather(self, held: HeldPages, found: FoundRows, bytes_max: int) -> pa.RecordBatch:
         """Return as many of the rows, from the first on, as fit into `bytes_max`; at least one."""
@@ -137,18 +140,18 @@ class RowGatherer:
         self, count: int, strings: dict[int, _FoundStrings], nested: dict[int, pa.Array], bytes_max: int
     ) -> int:
         bytes_max = min(bytes_max, BATCH_BYTES_MAX)
-        # Bytes of the first n rows: first for all of them, which mostly fit, then for every n.
         string_sums = [found.until for found in strings.values()]
         nested_sums = [np.cumsum(column_row_bytes(taken) + VALIDITY_BYTES) for taken in nested.values()]
-        one_more_offset = sum(column.width_bytes for column in self._strings)
-        constant = one_more_offset + _NESTED_OVERHEAD_BYTES * len(nested)
-        until = np.array([count])
-        while True:
-            total = until * self.row_bytes_min + (until + 7) // 8 * self._bitmaps + constant
-            total = total + sum(sums[until] for sums in string_sums) + sum(sums[until - 1] for sums in nested_sums)
-            if len(until) == count or total[0] <= bytes_max:
-                return max(1, int(until[0]) + int(np.searchsorted(total, bytes_max, side="right")) - 1)
-            until = np.arange(1, count + 1)
+
+        def bytes_of(until: Any) -> Any:
+            """Bytes of so many rows, or of each of several numbers of rows."""
+            total = until * self.row_bytes_min + (until + 7) // 8 * self._bitmaps + self._constant_bytes
+            return total + sum(sums[until] for sums in string_sums) + sum(sums[until - 1] for sums in nested_sums)
+
+        # All of them mostly fit.
+        if bytes_of(count) <= bytes_max:
+            return count
+        return max(1, int(np.searchsorted(bytes_of(np.arange(1, count + 1)), bytes_max, side="right")))
 
     def _take_nested(self, held: HeldPages, found: FoundRows) -> dict[int, pa.Array]:
         if not self._nested:
@@ -166,7 +169,7 @@ class RowGatherer:
 def _copy_validity(column: WantedColumn, held: HeldPages, found: FoundRows) -> pa.Buffer | None:
     if column.validity is None:
         return None
-    return _copy_bits(held, held.starts_if_any(column.validity), found)
+    return _copy_bits(held, held.starts(column.validity), found)
 
 
 def _copy_bits(held: HeldPages, starts: Int64s, found: FoundRows) -> pa.Buffer:
@@ -182,9 +185,10 @@ def _copy_values(column: WantedColumn, held: HeldPages, found: FoundRows) -> pa.
     if column.layout is ColumnLayout.BITS:
         values = _copy_bits(held, held.starts(positions), found)
     elif width in _WIDTH_LOG2:
-        source = (held.u8, held.i16, held.i32, held.i64)[_WIDTH_LOG2[width]]
+        width_log2 = _WIDTH_LOG2[width]
+        source = (held.u8, held.i16, held.i32, held.i64)[width_log2]
         target = np.empty(count, source.dtype)
-        gather_values(source, held.starts(positions, _WIDTH_LOG2[width]), found.slots, found.rows, target)
+        gather_values(source, width_log2, held.starts(positions), found.slots, found.rows, target)
         values = pa.py_buffer(target)
     else:
         wide = np.empty(count * width + OVERHANG_BYTES, np.uint8)
@@ -198,7 +202,8 @@ def _find_strings(column: WantedColumn, held: HeldPages, found: FoundRows) -> _F
     strings = _FoundStrings(np.empty(len(found.rows), np.int64), np.empty(len(found.rows) + 1, np.int64))
     find_strings(
         held.i32 if column.layout is ColumnLayout.VARIABLE else held.i64,
-        held.starts(offsets, _WIDTH_LOG2[column.width_bytes]),
+        _WIDTH_LOG2[column.width_bytes],
+        held.starts(offsets),
         # A page whose strings are all empty has no values buffer; then nothing is copied from where it is not.
         held.starts(values),
         found.slots,

@@ -1,7 +1,7 @@
 """Where the bytes of pages come from: a map of the data file, or reads into a private buffer.
 
-Both answer the same two questions. `hold(pages)` makes many pages readable at once for the gather kernels and says
-how far each lies from its place in the file; `message(page)` gives one page as the bytes of an Arrow message, for as
+Both answer the same two questions. `hold(window)` makes many pages readable at once for the gather kernels and says
+where each lies; `message(page)` gives one page as the bytes of an Arrow message, for as
 long as somebody refers to them. Both verify a page's checksum the first time it is touched, and never again while the
 relation is open.
 
@@ -56,40 +56,51 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldPages:
-    """Bytes in which some pages can be read, viewed in every width a kernel needs."""
+    """Bytes in which some pages can be read, viewed in every width a kernel needs.
 
-    pages: Int64s
-    shifts: Int64s
-    """For each page, how far it stands behind its place in the file."""
+    Each page has a *slot*, by which kernels name it. In a map pages stand as in the file and the slot is the number of
+    the page, so that nothing is computed for a call.
+    """
+
     u8: npt.NDArray[np.uint8]
     i16: npt.NDArray[np.int16]
     i32: npt.NDArray[np.int32]
     i64: npt.NDArray[np.int64]
+    moved: _Moved | None
 
-    def starts(self, positions: Int64s, width_log2: int = 0) -> Int64s:
-        """Return where a buffer that every page has begins in each of these, in elements of 2^`width_log2` bytes.
+    def slots(self, pages: Int64s) -> Int64s:
+        """Return the slots of pages that are held, in any order."""
+        return pages if self.moved is None else np.searchsorted(self.moved.pages, pages)
+
+    def starts(self, positions: Int64s) -> Int64s:
+        """Return for each slot the byte at which a buffer begins, or `NO_BUFFER` where the page has none.
 
         `positions` are those of all pages in the file.
         """
-        starts = positions[self.pages]
-        starts += self.shifts
-        starts >>= width_log2
-        return starts
-
-    def starts_if_any(self, positions: Int64s) -> Int64s:
-        """Return where a buffer begins in each of these pages, in bytes, or `NO_BUFFER` where the page has none."""
-        starts = positions[self.pages]
-        return np.where(starts == NO_BUFFER, NO_BUFFER, starts + self.shifts)
+        if self.moved is None:
+            return positions
+        starts = positions[self.moved.pages]
+        return np.where(starts == NO_BUFFER, NO_BUFFER, starts + self.moved.shifts)
 
     def message(self, slot: int, index: PageIndex) -> pa.Buffer:
         """Return one of the pages as the bytes of an Arrow message; readable until the next `hold`."""
-        page = self.pages[slot]
-        return pa.py_buffer(self.u8).slice(int(index.offset[page] + self.shifts[slot]), int(index.length[page]))
+        page = slot if self.moved is None else self.moved.pages[slot]
+        return pa.py_buffer(self.u8).slice(int(self.starts(index.offset)[slot]), int(index.length[page]))
 
 
-def _held(pages: Int64s, shifts: Int64s, content: npt.NDArray[np.uint8]) -> HeldPages:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moved:
+    """Pages that stand elsewhere than in the file."""
+
+    pages: Int64s
+    """Their numbers, ascending."""
+    shifts: Int64s
+    """For each page, how far it stands behind its place in the file."""
+
+
+def _held(content: npt.NDArray[np.uint8], moved: _Moved | None) -> HeldPages:
     whole = content[: len(content) // WORD_BYTES * WORD_BYTES]
-    return HeldPages(pages, shifts, content, whole.view(np.int16), whole.view(np.int32), whole.view(np.int64))
+    return HeldPages(content, whole.view(np.int16), whole.view(np.int32), whole.view(np.int64), moved)
 
 
 class PageSource(abc.ABC):
@@ -129,13 +140,15 @@ class PageSource(abc.ABC):
     def _announce(self, pages: Int64s) -> None:
         self._announcer.announce(self._index.offset[pages], self._index.length[pages])
 
-    def _verify(self, held: HeldPages) -> None:
-        """Check the pages that were never checked before."""
-        new = np.flatnonzero(~self._verified[held.pages])
-        if len(new) == 0:
+    def _unverified(self, pages: Int64s) -> Int64s:
+        """Return those that were never checked before."""
+        return pages[~self._verified[pages]]
+
+    def _verify(self, pages: Int64s, held: HeldPages) -> None:
+        """Check pages."""
+        if len(pages) == 0:
             return
-        pages = held.pages[new]
-        starts = (self._index.offset[pages] + held.shifts[new]) // WORD_BYTES
+        starts = held.starts(self._index.offset)[held.slots(pages)] // WORD_BYTES
         damaged = first_damaged(held.i64, starts, self._index.length[pages] // WORD_BYTES, self._index.checksum[pages])
         if damaged >= 0:
             raise RelationCorrupt(
@@ -157,7 +170,7 @@ class MappedPages(PageSource):
             # A fault shall not read what stands around it: pages are announced as a whole.
             self._map.madvise(mmap.MADV_RANDOM)
         self._buffer = pa.py_buffer(self._map)
-        self._content = np.frombuffer(self._map, np.uint8)
+        self._held = _held(np.frombuffer(self._map, np.uint8), None)
         self._page_cache = PageCache(descriptor, path, self._buffer.address)
         self._scan_announced = range(-1, -1)
         self._was_warm = False
@@ -171,18 +184,18 @@ class MappedPages(PageSource):
 
     def hold(self, window: Window, ahead: Window | None) -> HeldPages:
         """Announce what is cold, and verify what was never verified."""
-        held = _held(window.pages, np.zeros(len(window.pages), np.int64), self._content)
+        new = self._unverified(window.pages)
         if window.is_warm:
             # They will be read from end to end, and a sample was warm, not each of them.
-            self._announce(window.pages[~self._verified[window.pages]])
+            self._announce(new)
         else:
             if window is not self._announced:
                 self._announce_cold(window.pages)
             if ahead is not None:
                 self._announce_cold(ahead.pages)
             self._announced = ahead
-        self._verify(held)
-        return held
+        self._verify(new, self._held)
+        return self._held
 
     def message(self, page: int) -> pa.Buffer:
         """The page's part of the map; nothing is copied."""
@@ -193,7 +206,7 @@ class MappedPages(PageSource):
             self._scan_announced = range(page, min(end, len(self._index)))
             self._announce(np.array(self._scan_announced, np.int64))
         if not self._verified[page]:
-            self._verify(_held(np.array([page]), np.zeros(1, np.int64), self._content))
+            self._verify(np.array([page]), self._held)
         return self._buffer.slice(int(self._index.offset[page]), int(self._index.length[page]))
 
     def _looks_warm(self, pages: Int64s) -> bool:
@@ -229,7 +242,8 @@ class ReadPages(PageSource):
         self._disk_buffer_bytes = disk_buffer_bytes
         words = -(-disk_buffer_bytes // WORD_BYTES) + OVERHANG_BYTES // WORD_BYTES
         self._content = np.zeros(words, np.int64).view(np.uint8)
-        self._held_now = _held(np.zeros(0, np.int64), np.zeros(0, np.int64), self._content)
+        self._pages_now = np.zeros(0, np.int64)
+        self._held_now = _held(self._content, None)
 
     def windows(self, pages: Int64s) -> list[Window]:
         """As many pages as fit into the disk buffer."""
@@ -238,13 +252,13 @@ class ReadPages(PageSource):
     def hold(self, window: Window, ahead: Window | None) -> HeldPages:
         """Read these pages, unless they are the ones in the buffer."""
         pages = window.pages
-        if np.array_equal(pages, self._held_now.pages):
+        if np.array_equal(pages, self._pages_now):
             return self._held_now
         lengths = self._index.length[pages]
         places = np.cumsum(lengths) - lengths
         shifts = places - self._index.offset[pages]
         # Nobody may take half-read pages for held ones after an error.
-        self._held_now = _held(pages[:0], shifts[:0], self._content)
+        self._pages_now = pages[:0]
         if window is not self._announced:
             self._announce(pages)
         if ahead is not None:
@@ -253,17 +267,18 @@ class ReadPages(PageSource):
         offsets = self._index.offset[pages]
         for begin, end in contiguous_runs(offsets, lengths):
             self._read(int(offsets[begin]), self._content[places[begin] : places[end - 1] + lengths[end - 1]])
-        held = _held(pages, shifts, self._content)
-        self._verify(held)
-        self._held_now = held
-        return held
+        self._held_now = _held(self._content, _Moved(pages, shifts))
+        self._verify(self._unverified(pages), self._held_now)
+        self._pages_now = pages
+        return self._held_now
 
     def message(self, page: int) -> pa.Buffer:
         """The page in memory of its own."""
         offset, length = int(self._index.offset[page]), int(self._index.length[page])
         words = np.empty(length // WORD_BYTES, np.int64)
         self._read(offset, words.view(np.uint8))
-        self._verify(_held(np.array([page]), np.array([-offset]), words.view(np.uint8)))
+        pages = np.array([page])
+        self._verify(self._unverified(pages), _held(words.view(np.uint8), _Moved(pages, np.array([-offset]))))
         return pa.py_buffer(words)
 
     def _read(self, offset: int, target: npt.NDArray[np.uint8]) -> None:

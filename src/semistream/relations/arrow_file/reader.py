@@ -10,8 +10,8 @@ A version in several hash partitions is sorted by partition first, and read as a
 only.
 
 Memory: with `access="map"` nothing but what is returned and a bit for each page; with `access="read"` the disk buffer
-too. `rows_for` takes 24 bytes for each code it is asked for, besides the batch it is making; of a version in partitions
-about 100, which finding the pages needs for a moment.
+too. `rows_for` takes 40 bytes for each code it is asked for, with `"read"` 48, besides the batch it is making; of a
+version in partitions about 100, which finding the pages needs for a moment.
 
 Not for several threads at a time: open the relation once in each. Only pages may be read side by side, one thread a
 partition.
@@ -31,7 +31,7 @@ import pyarrow as pa
 from semistream.budget import MIB
 from semistream.errors import ColumnCollision, ColumnNotFound, check_choice, did_you_mean
 from semistream.relations.arrow_file.directory import RelationDirectory
-from semistream.relations.arrow_file.gather_pages import list_rows, locate
+from semistream.relations.arrow_file.gather_pages import find_pages, list_rows, locate
 from semistream.relations.arrow_file.open_file import OpenFile
 from semistream.relations.arrow_file.page_columns import FoundRows, RowGatherer
 from semistream.relations.arrow_file.page_index import Int64s, PageIndex
@@ -41,8 +41,6 @@ from semistream.relations.partitioned import partition_of
 
 Access = Literal["map", "read"]
 """How pages are read: from a map of the file, or with reads into a private buffer."""
-
-_CODE_BYTES_LOG2 = 3
 
 
 class ArrowFileRelation:
@@ -151,51 +149,47 @@ class ArrowFileRelation:
             return
         # What is smaller than the first code of the first page stands nowhere.
         codes = codes[np.searchsorted(codes, self._first_code[0]) :]
-        page_of_code = self._first_page + np.searchsorted(self._first_code, codes, side="right") - 1
-        begins_page = np.ones(len(codes), np.bool_)
-        np.not_equal(page_of_code[1:], page_of_code[:-1], out=begins_page[1:])
-        begins = np.flatnonzero(begins_page)
-        slots = np.cumsum(begins_page) - 1
-        windows = self._file.pages.windows(page_of_code[begins])
-        self._page_reads += len(begins)
+        pages, distinct_pages = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
+        page_count = find_pages(self._first_code, codes, self._first_page, pages, distinct_pages)
+        windows = self._file.pages.windows(distinct_pages[:page_count])
+        self._page_reads += page_count
         if len(windows) == 1:
-            yield from self._rows_in_window(windows[0], None, codes, slots, bytes_max)
+            yield from self._rows_in_window(windows[0], None, codes, pages, bytes_max)
             return
         # Small windows would make small batches; they are put together, which takes their bytes twice.
         half_bytes = max(1, bytes_max // 2)
         collected = _Collector(half_bytes)
-        first_slot = 0
+        begin = 0
         for window, ahead in zip(windows, [*windows[1:], None], strict=False):
-            end_slot = first_slot + len(window.pages)
-            here = slice(begins[first_slot], begins[end_slot] if end_slot < len(begins) else len(codes))
-            for batch in self._rows_in_window(window, ahead, codes[here], slots[here] - first_slot, half_bytes):
+            end = int(np.searchsorted(pages, window.pages[-1], side="right"))
+            for batch in self._rows_in_window(window, ahead, codes[begin:end], pages[begin:end], half_bytes):
                 yield from collected.add(batch)
-            first_slot = end_slot
+            begin = end
         yield from collected.rest()
 
     def _rows_by_partition(self, codes: Codes, bytes_max: int) -> Iterator[pa.RecordBatch]:
         """All rows of ascending codes, whose pages do not ascend: of so many at a time that one window holds them."""
-        pages, slots = np.unique(self.page_numbers(codes), return_inverse=True)
-        windows = self._file.pages.windows(pages)
+        pages = self.page_numbers(codes)
+        distinct_pages = np.unique(pages)
+        windows = self._file.pages.windows(distinct_pages)
         if len(windows) > 1:
             half = len(codes) // 2
             yield from self._rows_by_partition(codes[:half], bytes_max)
             yield from self._rows_by_partition(codes[half:], bytes_max)
         elif windows:
-            self._page_reads += len(pages)
-            yield from self._rows_in_window(windows[0], None, codes, slots, bytes_max)
+            self._page_reads += len(distinct_pages)
+            yield from self._rows_in_window(windows[0], None, codes, pages, bytes_max)
 
     def _rows_in_window(
-        self, window: Window, ahead: Window | None, codes: Codes, slots: Int64s, bytes_max: int
+        self, window: Window, ahead: Window | None, codes: Codes, pages: Int64s, bytes_max: int
     ) -> Iterator[pa.RecordBatch]:
+        """All rows of some codes, given the page of each, which are those of one window."""
         held = self._file.pages.hold(window, ahead)
+        slots = held.slots(pages)
         rows, counts = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        index, pages = self._file.index, window.pages
-        code_starts = held.starts(index.buffers[0][1], _CODE_BYTES_LOG2)
-        highs = index.first_code[np.minimum(pages + 1, len(index.first_code) - 1)]
-        locate(
-            held.i64, code_starts, index.row_count[pages], index.first_code[pages], highs, codes, slots, rows, counts
-        )
+        index = self._file.index
+        starts, is_unique = held.starts(index.buffers[0][1]), self.info.rows_per_code_max == 1
+        locate(held.i64, starts, slots, index.row_count, index.first_code, is_unique, codes, pages, rows, counts)
         rows_until = np.cumsum(counts)
         row_count = int(rows_until[-1])
         row_bytes = max(self._gatherer.row_bytes_min, self.info.row_bytes_mean)
@@ -209,7 +203,8 @@ class ArrowFileRelation:
             held = self._file.pages.hold(window, ahead) if done else held
             batch = self._gatherer.gather(held, found, bytes_max)
             done += len(batch)
-            row_bytes = max(self._gatherer.row_bytes_min, batch.nbytes / len(batch))
+            if done < row_count:
+                row_bytes = max(self._gatherer.row_bytes_min, batch.nbytes / len(batch))
             yield batch
 
     # ChangeFeed
