@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,29 @@ def test_cold_windows_find_the_same_rows_as_one_warm_window(tmp_path: Path, monk
     cold = _all_rows(relation, wanted)
     assert _all_rows(relation, wanted).equals(cold)
     assert cold.equals(pa.Table.from_batches([_plain_rows(wanted)]))
+
+
+def test_a_warm_map_is_looked_at_closely_again_once_something_was_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relation = _open(publish_version(tmp_path / "r", _plain_rows(np.arange(20_000)), page_bytes=8 * KIB))
+    looks: list[int] = []
+    monkeypatch.setattr(page_cache.PageCache, "resident", lambda _, offset, __: looks.append(offset) or True)
+    waits = 0
+    monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_majflt=waits))
+
+    def looked_at() -> list[int]:
+        looks.clear()
+        assert _all_rows(relation, np.arange(0, 20_000, 9)).num_rows == 2223
+        return looks.copy()
+
+    assert len(looked_at()) > 8
+    one, another = looked_at(), looked_at()
+    assert len(one) == len(another) == 1
+    assert one != another
+    waits = 1
+    assert len(looked_at()) > 8
+    assert len(looked_at()) == 1
 
 
 def test_a_page_cache_that_tells_nothing_changes_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

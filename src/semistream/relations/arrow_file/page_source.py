@@ -21,6 +21,7 @@ import abc
 import errno
 import mmap
 import os
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,9 +40,9 @@ from semistream.structures.raw_memory import OVERHANG_BYTES
 COLD_WINDOW_BYTES = 16 * MIB
 """Some hundred reads in flight: enough for any device's queue, little enough for a small container's page cache."""
 
-_SAMPLED_PAGES, _SAMPLED_PAGES_IF_WARM = 16, 4
-"""Pages looked at before a map is taken for warm, and how many where it was warm the last time: a look costs some fifty
-microseconds, as much as reading as many rows."""
+_SAMPLED_PAGES, _SAMPLED_PAGES_IF_WARM = 16, 1
+"""Pages looked at before a map is taken for warm, and how many where it was warm the last time and nothing had to be
+waited for since: a look costs some tens of microseconds, as much as reading as many rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,6 +175,7 @@ class MappedPages(PageSource):
         self._page_cache = PageCache(descriptor, path, self._buffer.address)
         self._scan_announced = range(-1, -1)
         self._was_warm = False
+        self._waits = 0
         self._looks = 0
 
     def windows(self, pages: Int64s) -> list[Window]:
@@ -211,7 +213,11 @@ class MappedPages(PageSource):
 
     def _looks_warm(self, pages: Int64s) -> bool:
         self._looks += 1
-        stride = -(-len(pages) // (_SAMPLED_PAGES_IF_WARM if self._was_warm else _SAMPLED_PAGES))
+        # Whatever this process had to wait for: it need not have been this file, but it may.
+        waits = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+        is_calm = self._was_warm and waits == self._waits
+        self._waits = waits
+        stride = -(-len(pages) // (_SAMPLED_PAGES_IF_WARM if is_calm else _SAMPLED_PAGES))
         # Others each time.
         sample = pages[self._looks % stride :: stride]
         self._was_warm = all(self._is_resident(page) for page in sample.tolist())
