@@ -33,6 +33,7 @@ from numba import types
 
 from semistream.structures.compiled import I64, READ_I64, VOID, WRITE_I64, Array, inlined, kernel, reads, writes
 from semistream.structures.hash_multimap import mixed
+from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, fetch
 
 Int64s = npt.NDArray[np.int64]
 
@@ -142,6 +143,15 @@ def _places(code: Any, counters: Any) -> Any:
 
 
 @inlined
+def _fetch_ahead(table: Array, codes: Array, i: Any) -> None:
+    """Ask for the counters of a code that will be counted soon; together they lie in more memory than caches hold."""
+    a, b, c = _places(codes[min(i + FETCH_AHEAD_ROWS, codes.size - 1)], table.size // ROWS)
+    fetch(table, a)
+    fetch(table, b)
+    fetch(table, c)
+
+
+@inlined
 def _least(table: Array, a: Any, b: Any, c: Any) -> Any:
     return np.int64(min(table[a], table[b], table[c]))
 
@@ -153,6 +163,7 @@ def _add(table: Array, codes: Array, counts: Array, additions: int, period: int)
     for i in range(codes.size):
         if counts[i] < 0:
             return -1
+        _fetch_ahead(table, codes, i)
         a, b, c = _places(codes[i], counters)
         raised = np.uint8(min(_least(table, a, b, c) + min(counts[i], COUNT_MAX), COUNT_MAX))
         table[a] = max(table[a], raised)
@@ -171,5 +182,6 @@ def _add(table: Array, codes: Array, counts: Array, additions: int, period: int)
 def _estimate(table: Array, codes: Array, estimates: Array) -> None:
     counters = table.size // ROWS
     for i in range(codes.size):
+        _fetch_ahead(table, codes, i)
         a, b, c = _places(codes[i], counters)
         estimates[i] = _least(table, a, b, c)
