@@ -253,8 +253,9 @@ class AnsweringAtOnce:
         uses = np.bincount(inverse, minlength=len(unique))
         self._knowledge.count_missed(unique, uses)
         known = self._knowledge.known_absent(unique)
-        wanted = unique[~known]
-        known_rows = int(uses[known].sum())
+        wanted, known_rows = unique, 0
+        if known.any():
+            wanted, known_rows = unique[~known], int(uses[known].sum())
         self.stats.hits += known_rows
         batches: Iterator[pa.RecordBatch] = iter(())
         if len(wanted):
@@ -322,8 +323,11 @@ class AnsweringAtOnce:
         misses.last_code = int(batch_codes[-1])
         found = count > 0
         misses.found |= found
-        self.stats.rows_read += int(count.sum())
-        self._hold_until_remembered(batch, misses.codes[found], first[found], count[found])
+        rows_read = int(count.sum())
+        self.stats.rows_read += rows_read
+        # Mostly all are found at once.
+        those = slice(None) if found.all() else found
+        self._hold_until_remembered(_Offer(batch, misses.codes[those], first[those], count[those]), rows_read)
         return PairCursor(batch, numbers, first[code_index], count[code_index])
 
     def _settle(self, misses: _Misses) -> Numbers:
@@ -333,19 +337,18 @@ class AnsweringAtOnce:
 
     # Remember --------------------------------------------------------------------------------------------------------
 
-    def _hold_until_remembered(self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers) -> None:
+    def _hold_until_remembered(self, offer: _Offer, wanted_rows: int) -> None:
         """Hold on to what was read as far as there is room; the rest is read again when it is wanted again."""
-        rows_read = min(len(batch), self._division.rows_read_max)
-        batch_bytes = batch.nbytes + rows_read * self._division.scratch_bytes
-        self._holders.read.hold(self._offered_bytes + batch_bytes)
-        offer = _Offer(batch, codes, first, count)
-        if SPARSE * int(count.sum()) < len(batch):
+        batch_rows, batch_bytes = len(offer.batch), offer.batch.nbytes
+        scratch_bytes = min(batch_rows, self._division.rows_read_max) * self._division.scratch_bytes
+        self._holders.read.hold(self._offered_bytes + batch_bytes + scratch_bytes)
+        if SPARSE * wanted_rows < batch_rows:
             self._holds_all_read = False
             self._gather_offer(_compact(offer))
             return
-        self._holds_all_read = self._offered_bytes + batch.nbytes <= self._division.offers_bytes_max
+        self._holds_all_read = self._offered_bytes + batch_bytes <= self._division.offers_bytes_max
         if self._holds_all_read:
-            self._offered_bytes += batch.nbytes
+            self._offered_bytes += batch_bytes
             self._to_remember.append(offer)
 
     def _gather_offer(self, offer: _Offer) -> None:
