@@ -41,15 +41,19 @@ from semistream.joins.base import (
     StreamRows,
 )
 from semistream.joins.open_rows import OpenBatch, OpenRows
-from semistream.joins.output import OutputBuilder, OutputColumns, Pairing, without_partner
+from semistream.joins.output import OutputBuilder, OutputColumns, Pairing, pieces, without_partner
 from semistream.keys import KeyCodec, keys_equal
 from semistream.structures.gather import Part, columns_at, gather
+from semistream.structures.packed_rows import PackedRows
 
 OPEN_ROW_BYTES = 24
 """For a stream row that is not finished: number, code, flags."""
 
 OPEN_ROWS_SHARE = 1 / 10
 """What open rows may take of the memory for output."""
+
+COMPARED_SHARE = 1 / 16
+"""What copies of keys that are compared may take of the memory for output."""
 
 PARTS_MAX = 32
 """Arrow needs some kilobytes for any batch, however few rows are in it, so batches of an answer must not be many."""
@@ -292,11 +296,23 @@ class JoinDriver:
         """Drop pairs whose codes are equal and whose keys are not."""
         if not self._output.verify_key or not len(joined):
             return joined
-        right, rows = columns_at(joined.relation, joined.relation_rows, self._output.verify_key)
-        same = keys_equal(opened.keys, opened.places_of(joined.stream_rows), right, rows)
+        places, same = opened.places_of(joined.stream_rows), np.empty(len(joined), np.bool_)
+        for begin, end in self._compared_together(joined):
+            right, rows = columns_at(joined.relation, joined.relation_rows[begin:end], self._output.verify_key)
+            copied_bytes = _bytes_of(right) if isinstance(joined.relation, PackedRows) else 0
+            self._account.take(copied_bytes)
+            same[begin:end] = keys_equal(opened.keys, places[begin:end], right, rows)
+            self._account.give_back(copied_bytes)
         if same.all():
             return joined
         return Joined(joined.stream_rows[same], joined.relation, joined.relation_rows[same])
+
+    def _compared_together(self, joined: Joined) -> Iterator[tuple[int, int]]:
+        """Cut pairs into pieces whose keys may be copied at once; those of a batch are compared where they are."""
+        if not isinstance(joined.relation, PackedRows):
+            return iter([(0, len(joined))])
+        bytes_max = int(self.join.output_bytes_max * COMPARED_SHARE)
+        return pieces(joined.relation.sizes_of(joined.relation_rows), bytes_max)
 
     def _settle(self, opened: OpenBatch, numbers: Numbers) -> Numbers:
         """Mark rows as finished and count them; return those that found no partner."""

@@ -112,7 +112,7 @@ class OutputBuilder:
             related += zip(opening.pairs, np.split(places_of_pairs, ends), strict=True)
             begin += len(rows)
         related = [(joined, places) for joined, places in related if joined.relation is not _NOTHING]
-        for begin, end in _pieces(np.concatenate(sizes), bytes_max // 2):
+        for begin, end in pieces(np.concatenate(sizes), bytes_max // 2):
             of_stream = _within(stream, begin, end)
             of_relation = _within([Part(j.relation, j.relation_rows, places) for j, places in related], begin, end)
             yield self._piece(of_stream, of_relation, end - begin)
@@ -176,7 +176,7 @@ def _within(parts: Sequence[Part], begin: int, end: int) -> list[Part]:
     return found
 
 
-def _pieces(sizes: Numbers, bytes_max: int) -> Iterator[tuple[int, int]]:
+def pieces(sizes: Numbers, bytes_max: int) -> Iterator[tuple[int, int]]:
     """Cut rows of these sizes into pieces of at most so many bytes; a single row always goes."""
     ends = np.cumsum(sizes)
     begin = 0

@@ -44,7 +44,7 @@ SEGMENT_SHARE = 1 / 4
 REWRITES_MAX = 4
 """Segments that are written anew at a time."""
 
-CANDIDATE_BYTES, RESIDENT_BYTES = 96, 48
+CANDIDATE_BYTES, RESIDENT_BYTES = 96, 80
 """What moving takes for a key in the nursery, and for one in a segment that is written anew."""
 
 LOOKED_AT, CHEAP_READ_S = 4, 5e-6

@@ -28,8 +28,8 @@ HOT_SHARE_MIN = 0.4
 """What remembered rows get of the memory at least where they are held together."""
 
 HOT_BYTES_MIN = 8 * MIB
-"""A hot set is cut into segments, and each of their columns begins with a page of its own: with fewer bytes they would
-be mostly air."""
+"""A hot set is cut into segments of whole pages, and room for one more is set aside: with fewer bytes they would be
+mostly air."""
 
 SMALL_SHARE = 1 / 4
 """A relation that fits into this part of a worker's own memory is remembered there: nothing is gained by sharing it."""

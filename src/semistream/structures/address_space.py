@@ -1,7 +1,7 @@
 """One range of addresses, filled piece by piece with parts of files.
 
-Arrow wants each buffer of a column in one piece, and what is shared between processes lies in many files that are
-replaced one at a time. So addresses for all of it are reserved at once, and parts of files are mapped into them
+What is shared between processes lies in many files that are replaced one at a time, and kernels want arrays in one
+piece. So addresses for all of it are reserved at once, and parts of files are mapped into them
 side by side: neighbouring parts then read as one array. A part can be exchanged for one of another file while nobody
 reads it; the addresses stay, and with them every view.
 
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 PAGE = mmap.PAGESIZE
 
@@ -88,7 +87,3 @@ class AddressSpace:
         raw = (ctypes.c_uint8 * count_bytes).from_address(self._address + at)
         raw._owner = self  # type: ignore[attr-defined] # Addresses live as long as their last view.
         return np.frombuffer(memoryview(raw), dtype)
-
-    def buffer(self, at: int, count_bytes: int) -> pa.Buffer:
-        """These bytes as a buffer of Arrow."""
-        return pa.foreign_buffer(self._address + at, count_bytes, base=self)

@@ -120,7 +120,7 @@ def gather(parts: Sequence[Part], schema: pa.Schema, length: int) -> list[pa.Arr
     found = [_found(part) for part in parts if len(part.rows)]
     words = {field.name: _words_for(field.type, length) for field in schema if layout_of(field.type) is Layout.FIXED}
     for part in found:
-        if isinstance(part, _Packed):
+        if isinstance(part, _Packed) and words:
             _unpack_words(part, words)
     return [_gather_column(found, field, length, filled == length, words.get(field.name)) for field in schema]
 

@@ -20,6 +20,7 @@ then a count gets lost, which does no harm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ from semistream.structures.hot_layout import (
     Region,
 )
 from semistream.structures.packed_rows import ROW_UNIT_BYTES, PackedRows, RowSource
-from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, fetch
+from semistream.structures.raw_memory import FETCH_AHEAD_ROWS, OVERHANG_BYTES, fetch
 
 Allocate = Callable[[int, int], None]
 """Makes sure that bytes of a file, from here to there, can be written: a write through the map that finds the device
@@ -178,21 +179,9 @@ class HotTable:
         return self._space.array(dtype, region.in_memory, self.layout.places * region.stride)
 
     def _rows_with(self, has_nulls: tuple[bool, ...]) -> PackedRows:
-        return PackedRows(self.layout.row_format, has_nulls, self._addresses_of, self._sizes_of)
-
-    def _addresses_of(self, rows: Rows) -> Rows:
-        addresses = np.empty(len(rows), np.int64)
-        _find_rows(self._directory, rows, self._heaps.ctypes.data, addresses)
-        return addresses
-
-    def _sizes_of(self, rows: Rows) -> Rows:
-        return self._bytes_of(rows, np.ones(len(rows), np.int64))
-
-    def _bytes_of(self, first: Rows, count: Rows) -> Rows:
-        """What so many rows from each first one on take in a heap."""
-        sizes = np.empty(len(first), np.int64)
-        _measure_rows(self._directory, first, count, sizes)
-        return sizes
+        # Functions of the arrays, not of this object: a cycle would keep its addresses until garbage is collected.
+        addresses_of = partial(_addresses_of, self._directory, self._heaps)
+        return PackedRows(self.layout.row_format, has_nulls, addresses_of, partial(_bytes_of, self._directory))
 
     # Maps ------------------------------------------------------------------------------------------------------------
 
@@ -209,10 +198,14 @@ class HotTable:
     def look(self) -> None:
         """See what is there now; it stays so until the next look, whatever is added."""
         headers = self.headers[: self.layout.segments]
-        np.minimum(headers[:, ROWS], self.layout.rows_max, out=self._visible)
+        self._visible[:] = self._row_counts(slice(0, self.layout.segments))
         has_nulls = tuple((headers[:, COLUMNS : COLUMNS + len(self.rows.has_nulls)].max(axis=0) > 0).tolist())
         if has_nulls != self.rows.has_nulls:
             self.rows = self._rows_with(has_nulls)
+
+    def _row_counts(self, places: slice) -> Rows:
+        """The rows of some places, as far as their headers can be believed."""
+        return np.clip(self.headers[places, ROWS], 0, self.layout.rows_max)
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -252,17 +245,17 @@ class HotTable:
     def entries(self, place: int) -> tuple[Rows, Rows, Rows]:
         """The codes of all keys of a place, their first rows, ascending, and how many rows each has."""
         codes, entries = self._slots_of(place).reshape(-1, 2).T
-        taken = np.flatnonzero(entries)
+        # Without those whose rows are not complete; a free slot is none, whatever its number.
+        taken = np.flatnonzero((entries != 0) & (entries >> 32 < self.headers[place, ROWS]))
         taken = taken[np.argsort(entries[taken])]
-        codes, first, count = codes[taken], entries[taken] >> 32, entries[taken] & _COUNT_BITS
-        complete = first < self.headers[place, ROWS]
-        return codes[complete], first[complete] + place * self.layout.rows_stride, count[complete]
+        codes, entries = codes[taken], entries[taken]
+        return codes, (entries >> 32) + place * self.layout.rows_stride, entries & _COUNT_BITS
 
     def sizes_of(self, source: RowSource, first: Rows, count: Rows) -> Rows:
         """What the rows of each key take, in the heap and in the directory."""
         directory_bytes = DIRECTORY_BYTES * np.asarray(count, np.int64)
         if isinstance(source, PackedRows):
-            return self._bytes_of(first, np.ascontiguousarray(count, np.int64)) + directory_bytes
+            return _bytes_of(self._directory, first, np.ascontiguousarray(count, np.int64)) + directory_bytes
         sizes = np.empty(len(count), np.int64)
         for part in parts_of(count):
             row_bytes = self.layout.row_format.sizes_of(source, rows_of(first[part], count[part]))
@@ -271,9 +264,9 @@ class HotTable:
 
     def rows_bytes(self, places: slice) -> Rows:
         """What the rows of some places take, in the heap and in the directory."""
-        rows = self.headers[places, ROWS].copy()
+        rows = self._row_counts(places)
         first = np.arange(self.layout.places)[places] * self.layout.rows_stride
-        return self._bytes_of(first, rows) + rows * DIRECTORY_BYTES
+        return _bytes_of(self._directory, first, rows) + rows * DIRECTORY_BYTES
 
     def used_bytes(self) -> int:
         """What all segments take that are mapped now."""
@@ -328,7 +321,8 @@ class HotTable:
         assert heap_end <= layout.rows_bytes_max, "more bytes than a segment has room for"
         directory = layout.directory.in_file + DIRECTORY_BYTES * begin
         allocate(directory, directory + DIRECTORY_BYTES * (rows_total + 1))
-        allocate(layout.heap.in_file + heap_begin, layout.heap.in_file + heap_end)
+        # Who copies strings reads a little behind the last row, and to read what is not allocated allocates it.
+        allocate(layout.heap.in_file + heap_begin, layout.heap.in_file + heap_end + OVERHANG_BYTES)
         return heap_end
 
     def _write_rows(self, header: Rows, place: int, segment: int, source: RowSource, rows: Rows, at: int) -> None:
@@ -368,6 +362,19 @@ def parts_of(count: npt.NDArray[Any]) -> Iterator[slice]:
         end = begin + max(1, int(np.searchsorted(until, PART_ROWS, side="right")))
         yield slice(begin, end)
         begin = end
+
+
+def _addresses_of(directory: npt.NDArray[np.int32], heaps: npt.NDArray[np.uint8], rows: Rows) -> Rows:
+    addresses = np.empty(len(rows), np.int64)
+    _find_rows(directory, rows, heaps.ctypes.data, addresses)
+    return addresses
+
+
+def _bytes_of(directory: npt.NDArray[np.int32], first: Rows, count: Rows | None = None) -> Rows:
+    """What so many rows from each first one on take in a heap, or one of them."""
+    sizes = np.empty(len(first), np.int64)
+    _measure_rows(directory, first, np.ones(len(first), np.int64) if count is None else count, sizes)
+    return sizes
 
 
 def _as_int32(units: Any) -> npt.NDArray[np.int32]:

@@ -281,7 +281,7 @@ class PackedRows:
     has_nulls: tuple[bool, ...]
     """For each column, whether some row may have no value in it."""
     addresses_of: Callable[[Rows], Rows]
-    """Where rows begin; behind each, 32 bytes can be read."""
+    """Where rows begin; behind each, `OVERHANG_BYTES` can be read."""
     sizes_of: Callable[[Rows], Rows]
     """The bytes of rows."""
 

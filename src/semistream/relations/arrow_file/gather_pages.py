@@ -97,8 +97,9 @@ def locate(
         if span <= 0:
             last = (starts[slots[i]] >> CODE_BYTES_LOG2) + count - 1
             span = (np.float64(words[last]) - low) * count / max(1, count - 1)
-        guess = np.int64((np.float64(codes[i]) - low) / span * count) if span > 0 else 0
-        rows[i] = min(max(guess, 0), count - 1)
+        guess = (np.float64(codes[i]) - low) / span * count if span > 0 else 0.0
+        # While it is a fraction: what is too large for an integer has no value as one.
+        rows[i] = np.int64(min(max(guess, 0.0), count - 1.0))
     for i in range(codes.size):
         ahead = min(i + FETCH_AHEAD_ROWS, codes.size - 1)
         fetch(word_array, (starts[slots[ahead]] >> CODE_BYTES_LOG2) + rows[ahead])

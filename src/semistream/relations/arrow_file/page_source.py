@@ -257,9 +257,10 @@ class ReadPages(PageSource):
 
     def hold(self, window: Window, ahead: Window | None) -> HeldPages:
         """Read these pages, unless they are the ones in the buffer."""
-        pages = window.pages
-        if np.array_equal(pages, self._pages_now):
+        if np.array_equal(window.pages, self._pages_now):
             return self._held_now
+        # A copy: they may be the beginning of an array with room for many more.
+        pages = window.pages.copy()
         lengths = self._index.length[pages]
         places = np.cumsum(lengths) - lengths
         shifts = places - self._index.offset[pages]
