@@ -141,7 +141,7 @@ def _found(part: Part) -> _FoundPart:
 
 def _words_for(data_type: pa.DataType, length: int) -> npt.NDArray[Any]:
     width = data_type.bit_width // 8
-    return np.zeros(length * (2 if width == 16 else 1), WORD_BY_WIDTH[width])  # noqa: PLR2004
+    return np.zeros(length * (2 if width == 16 else 1), WORD_BY_WIDTH[width])  # noqa: PLR2004 - two words a value
 
 
 def _unpack_words(part: _Packed, words: Mapping[str, npt.NDArray[Any]]) -> None:

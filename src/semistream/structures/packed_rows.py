@@ -76,11 +76,11 @@ def copy_cell(to: Any, source: Any, width: Any) -> None:
     """Copy a value of 1, 2, 4, 8 or 16 bytes between two addresses."""
     if width == 8:  # noqa: PLR2004 - the most usual first
         copy_8_bytes_between(to, source)
-    elif width == 4:  # noqa: PLR2004
+    elif width == 4:  # noqa: PLR2004 - a number of bytes, as the name says
         copy_4_bytes(to, source)
     elif width == 1:
         copy_1_byte(to, source)
-    elif width == 2:  # noqa: PLR2004
+    elif width == 2:  # noqa: PLR2004 - the same
         copy_2_bytes(to, source)
     else:
         copy_8_bytes_between(to, source)
