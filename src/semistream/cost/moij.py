@@ -55,6 +55,9 @@ CERTAINTY = 2.5
 COUNTED_PASSAGES = 6.0
 """Passages of the queue over which uses are counted: from 4 to 8."""
 
+PASSAGES_PER_HALVING = 4.0
+"""Passages between two halvings of the uses."""
+
 
 def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
     """Equation 1, with the split that the inequality settles on."""
@@ -88,10 +91,12 @@ def learned(workload: Workload, sizes: Sizes) -> Loop:
     clearly_more = math.floor(border + CERTAINTY * math.sqrt(border)) + 1
 
     def occupancy(loop: Loop) -> Floats:
+        # What a newcomer brings is halved with all other uses until it is less than the border.
+        sure_rows = PASSAGES_PER_HALVING * math.log2(clearly_more / border) * loop.passage_rows
         uses = COUNTED_PASSAGES * loop.share * loop.passage_rows
         too_few = 1.0 - at_least(uses, math.ceil(COUNTED_PASSAGES * border))
         # Counts that share half of their uses say nearly the same, so a key is judged anew when half has changed.
-        stays = COUNTED_PASSAGES / 2.0 * loop.passage_rows / np.maximum(too_few, LEAST_CHANCE)
+        stays = sure_rows + COUNTED_PASSAGES / 2.0 * loop.passage_rows / np.maximum(too_few, LEAST_CHANCE)
         shares: Floats = stays / (stays + rows_until_let_in(loop, clearly_more))
         return shares
 

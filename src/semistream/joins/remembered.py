@@ -12,7 +12,8 @@ small, because room that is freed is empty until others have come; not too small
 *Clearly* is some standard deviations of what chance does to a count, the more the longer the stream has been steady.
 Those at the door are many, and of many the luckiest look better than they are; besides, the sketch they are counted in
 errs only upwards. Without a margin lucky keys keep pushing out good ones whose uses are known exactly, the more so the
-less keys differ.
+less keys differ. For the same reason whoever is let in counts as little more than the one it pushed out, whatever the
+sketch said: from then on its uses are counted exactly, and if it was luck it is the next to leave.
 
 `Remembered` is what a join sees of them. `RememberedRows` are those of one process, and `shared_rows` has those that
 several processes remember together.
@@ -36,10 +37,10 @@ from semistream.joins.matching import PairCursor, parted
 from semistream.structures.compiled import F64, I64, READ_I32, VOID, WRITE_BOOL, Array, kernel
 from semistream.structures.hash_multimap import SlotsFor, slots_for
 
-EVICTED_SHARE_MIN, EVICTED_SHARE_MAX = 1 / 128, 1 / 8
+EVICTED_SHARE_MIN, EVICTED_SHARE_MAX = 1 / 256, 1 / 8
 """Share of what is held that is freed at once. Half of the least stands empty on average. Moving what stays costs less
-than reading what comes, as long as few come: a few in a thousand rows of a steady stream. When many come at once, after
-the hot set has moved, there is room for many at once."""
+than reading what comes, as long as few come: one in ten thousand rows of a settled stream. When many come at once,
+after the hot set has moved, there is room for many at once."""
 
 EVICTED_SHARE_NEW = 1 / 24
 """The least before a stream was steady for a period: then many come, one after the other."""
@@ -270,7 +271,8 @@ class RememberedRows(HeldKeys):
             wanted = wanted[self._pays(uses[wanted], sizes[wanted])]
             wanted = wanted[np.argsort(-(uses[wanted] / sizes[wanted]), kind="stable")]
             wanted = np.sort(wanted[: self.fitting(sizes[wanted])])
-        self.add(batch, codes[wanted], first[wanted], count[wanted], sizes[wanted], uses[wanted])
+        sizes, uses = sizes[wanted], uses[wanted]
+        self.add(batch, codes[wanted], first[wanted], count[wanted], sizes, self._uses_credited(uses, sizes))
 
     def clear(self) -> None:
         """Forget everything."""
@@ -280,6 +282,13 @@ class RememberedRows(HeldKeys):
     def _pays(self, uses: Numbers, sizes: Numbers) -> npt.NDArray[np.bool_]:
         """Whether newcomers are clearly worth more than the price of room."""
         return worth_more(uses, sizes, self._floor, self._aging.margin_deviations)
+
+    def _uses_credited(self, uses: Numbers, sizes: Numbers) -> Numbers:
+        """What newcomers are let in with: no more than a standard deviation above the price."""
+        if self._aging.margin_deviations == 0:
+            return uses
+        uses_beaten = self._floor * sizes
+        return np.minimum(uses, (uses_beaten + np.sqrt(uses_beaten)).astype(np.int64) + 1)
 
     def _make_room(self, uses: Numbers, sizes: Numbers) -> None:
         """Set the price of room, and let the cheapest entries leave if anyone is worth more."""

@@ -26,8 +26,18 @@ from semistream.cost.base import Prediction, Sizes, Workload
 from semistream.cost.models import model_of
 from semistream.cost.pages import Layout
 from semistream.cost.symbols import UnitCosts
-from semistream.joins import adaptive, at_once, cachejoin, held_keys, inlj, optimised_x_hybridjoin, pcsrj, r_meshjoin
-from semistream.joins.balanced_store import ENTRIES_MIN
+from semistream.joins import (
+    adaptive,
+    at_once,
+    balanced_store,
+    cachejoin,
+    held_keys,
+    inlj,
+    optimised_x_hybridjoin,
+    pcsrj,
+    r_meshjoin,
+)
+from semistream.joins.balanced_store import ENTRIES_MIN, GROWTH
 from semistream.joins.base import JoinResources
 from semistream.joins.division import WAITING_ROWS_MIN, divide
 from semistream.joins.knowledge import absent_bytes, whole_bytes
@@ -48,8 +58,14 @@ Settings = Mapping[str, float]
 BALANCED = ("moij", "ssbj")
 """Algorithms that find their own split between H_S and H_R."""
 
-BALANCING_ROUNDS = 4
-"""Of laying the model's line through the real table; it moves little after the second."""
+SCANNING = ("meshjoin", "r-meshjoin")
+"""Algorithms whose H_S is divided into cells once and for all."""
+
+BALANCING_ROUNDS = 8
+"""Of laying the model's line through the real tables; it moves little after the fifth."""
+
+FREE_SHARE = balanced_store.SLACK / 2
+"""Of the memory of H_S and H_R, what neither has once H_S has made room: between nothing and the slack it leaves."""
 
 SAMPLED_PAGES = 16
 """Pages that are read to learn how often keys repeat."""
@@ -119,10 +135,8 @@ def sizes_of(
     h_r_rows, waiting_bytes = _split(algorithm, relation, resources, given, page_rows, rows_per_key)
     h_s_rows = max(1, WaitingRows.rows_fitting(waiting_bytes, room.stream_row_bytes))
     segments = int(given.get("parts", r_meshjoin.PARTS)) if algorithm == "r-meshjoin" else 1
-    if algorithm in ("meshjoin", "r-meshjoin"):
-        # Every cell has the same number of rows; what is left over stays empty, unless there is less than a row a cell.
-        cells = max(1, relation.info.page_count) * segments
-        h_s_rows = h_s_rows // cells * cells or h_s_rows
+    if algorithm in SCANNING:
+        h_s_rows = _in_whole_cells(h_s_rows, max(1, relation.info.page_count) * segments)
     return Sizes(
         h_s_rows=h_s_rows,
         page_rows=page_rows,
@@ -130,6 +144,15 @@ def sizes_of(
         segments=segments,
         queue_node_bytes=WaitingRows.bytes_for(h_s_rows) / h_s_rows,
     )
+
+
+def _in_whole_cells(waiting_rows: int, cells: int) -> int:
+    """Of so many rows that could wait, those that do where they wait in cells that all have the same number of rows.
+
+    What is left over stays empty, which is up to half of H_S where a cell has a row or two; where there is less than a
+    row a cell, some cells are empty instead.
+    """
+    return waiting_rows // cells * cells or waiting_rows
 
 
 def _split(
@@ -260,27 +283,60 @@ def predict_for(
 def _balanced(
     algorithm: str, relation: Relation, room: Room, workload: Workload, unit_costs: UnitCosts, sizes: Sizes
 ) -> Prediction:
-    """What the model says when its H_S has the steps of the real table.
+    """What the model says when its rows have the weights that they have in the real tables.
 
     A table of waiting rows doubles its slots at some sizes, so the rows that a cached key costs depend on how many are
-    cached. The model knows a straight line; it is laid through the point that it comes to rest at.
+    cached, and so does what a row of either table weighs in the cache inequality. The model knows a straight line and
+    one weight for each; they are those of the point that it comes to rest at.
     """
-    workload, unit_costs = _weighed(workload, unit_costs, sizes)
-    store_bytes = divide(relation, room.resources()).store_bytes
+    keys = 0.0
     for _ in range(BALANCING_ROUNDS):
-        told = model_of(algorithm).predict(workload, sizes, unit_costs)
-        keys = max(ENTRIES_MIN, round(told.remembered_rows / workload.rows_per_key))
-        held_bytes = told.remembered_rows * relation.info.row_bytes_mean + keys * entry_bytes(keys)
-        waiting_rows = max(1, WaitingRows.rows_fitting(int(store_bytes - held_bytes), room.stream_row_bytes))
-        sizes = replace(sizes, h_s_rows=max(1.0, sizes.h_s_rows + waiting_rows - told.waiting_rows))
+        weighed = _weighed_at(algorithm, relation, room, workload, unit_costs, sizes, keys)
+        told = model_of(algorithm).predict(*weighed)
+        # Half of the way: a table that has just doubled would send the next step back.
+        keys = (keys + told.remembered_rows / workload.rows_per_key) / 2.0
     return told
 
 
-def _weighed(workload: Workload, unit_costs: UnitCosts, sizes: Sizes) -> tuple[Workload, UnitCosts]:
-    """The same, with a row of R as long as it is in H_R and a disk that does not notice."""
-    keys = max(
-        1, round(sizes.h_s_rows * sizes.waiting_row_bytes(workload) / workload.v_r_bytes / workload.rows_per_key)
-    )
-    v_r_bytes = workload.v_r_bytes + entry_bytes(min(keys, workload.keys)) / workload.rows_per_key
+def _weighed_at(
+    algorithm: str,
+    relation: Relation,
+    room: Room,
+    workload: Workload,
+    unit_costs: UnitCosts,
+    sizes: Sizes,
+    keys: float,
+) -> tuple[Workload, Sizes, UnitCosts]:
+    """The same with the weights that rows have when so many keys are cached, and a disk that does not notice."""
+    entries = _index_entries(keys)
+    held_bytes = keys * workload.rows_per_key * relation.info.row_bytes_mean + entries * entry_bytes(entries)
+    store_bytes = divide(relation, room.resources()).store_bytes
+    # The cells of a scan are in use from end to end, and H_S gives up no more than it must.
+    free_bytes = 0.0 if algorithm == "ssbj" else FREE_SHARE * store_bytes
+    fitting = _waiting_beside(held_bytes, free_bytes, int(sizes.h_s_rows), store_bytes, room)
+    v_r_bytes = workload.v_r_bytes + entry_bytes(entries) / workload.rows_per_key
     pace = unit_costs.io.bytes_per_s * v_r_bytes / workload.v_r_bytes
-    return replace(workload, v_r_bytes=v_r_bytes), replace(unit_costs, io=replace(unit_costs.io, bytes_per_s=pace))
+    weighed = replace(sizes, queue_node_bytes=WaitingRows.bytes_for(fitting) / fitting)
+    # The line through this point, from where nothing is cached.
+    displaced_rows = keys * workload.rows_per_key * v_r_bytes / weighed.waiting_row_bytes(workload)
+    return (
+        replace(workload, v_r_bytes=v_r_bytes),
+        replace(weighed, h_s_rows=fitting + displaced_rows),
+        replace(unit_costs, io=replace(unit_costs.io, bytes_per_s=pace)),
+    )
+
+
+def _waiting_beside(held_bytes: float, free_bytes: float, at_first_rows: int, store_bytes: int, room: Room) -> int:
+    """Rows that H_S has room for beside an H_R of so many bytes; H_S leaves some free once it has made room."""
+    at_first_bytes = WaitingRows.bytes_for(at_first_rows) + at_first_rows * room.stream_row_bytes
+    if at_first_bytes + held_bytes <= store_bytes:
+        return at_first_rows
+    return max(1, WaitingRows.rows_fitting(int(store_bytes - held_bytes - free_bytes), room.stream_row_bytes))
+
+
+def _index_entries(keys: float) -> int:
+    """Keys for which H_R has an index when it has grown, step by step, to hold so many."""
+    entries = ENTRIES_MIN
+    while entries < keys:
+        entries = int(GROWTH * entries)
+    return entries
