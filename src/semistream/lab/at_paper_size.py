@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from semistream.lab.bench import Conditions
-from semistream.lab.experiment import Experiment, Series, Setting, Size, Verdict
+from semistream.lab.experiment import Experiment, Setting, Size, Verdict
 from semistream.lab.modelled import prediction
 
 SIZE: Size = "default"
@@ -34,15 +34,10 @@ def _ratios(experiment: Experiment, size: str, conditions: Conditions) -> dict[f
     winner, rival = experiment.modelled
     settings = experiment.settings(size)
     return {
-        x: _rate(winner, setting, conditions) / _rate(rival, setting, conditions)
+        x: prediction(winner, setting, conditions).mu_rows_per_s / prediction(rival, setting, conditions).mu_rows_per_s
         for x, setting in (settings[0], settings[-1])
         if isinstance(setting, Setting)
     }
-
-
-def _rate(series: Series, setting: Setting, conditions: Conditions) -> float:
-    """Of all nodes together; the model is that of one."""
-    return series.nodes * prediction(series, setting, conditions).mu_rows_per_s
 
 
 def _at(ratios: dict[float, float]) -> str:

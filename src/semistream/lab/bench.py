@@ -13,7 +13,8 @@ times, whose rates are nearly independent, because a batch is long against the t
 
 A series on several nodes has a part of R on each. Each part runs on a clock of its own, and the stream is as fast as
 the part that falls behind first: μ = min over parts of (μ of the part / its share of the stream), which is what PCSRJ's
-cost model says. The time to route rows to nodes is not charged, for the paper does not say what it was.
+cost model says. What is said of an iteration is the mean over the iterations of all parts: which of them falls behind
+is often chance. The time to route rows to nodes is not charged, for the paper does not say what it was.
 """
 
 from __future__ import annotations
@@ -162,16 +163,28 @@ def _side_by_side(series: Series, setting: Setting, conditions: Conditions, keys
     part_setting = replace(
         setting, r_rows=setting.r_rows // series.nodes, memory_bytes=setting.memory_bytes // series.nodes
     )
-    slowest: Seen | None = None
+    nodes = []
     for part in range(series.nodes):
         own = codes[part_of_row == part]
         seen = _observed(node, part_setting, conditions, keys[part_of_key == part], own)
-        share = len(own) / len(codes)
-        whole = replace(seen, rate=seen.rate / share, rate_low=seen.rate_low / share, rate_high=seen.rate_high / share)
-        if slowest is None or whole.rate < slowest.rate:
-            slowest = whole
-    assert slowest is not None, "a relation of no parts"
-    return slowest
+        nodes.append((seen, len(own) / len(codes)))
+    return _of_all_nodes(nodes)
+
+
+def _of_all_nodes(nodes: list[tuple[Seen, float]]) -> Seen:
+    """The rate of the slowest of several nodes, each with its share of the stream, and the means of their loops."""
+    slowest, share = min(nodes, key=lambda node: node[0].rate / node[1])
+    loops = [share / seen.rows_per_loop for seen, share in nodes]
+    """Iterations of each node for a row of the stream."""
+    return replace(
+        slowest,
+        rate=slowest.rate / share,
+        rate_low=slowest.rate_low / share,
+        rate_high=slowest.rate_high / share,
+        loop_s=sum(seen.loop_s * count for (seen, _), count in zip(nodes, loops, strict=True)) / sum(loops),
+        rows_per_loop=1.0 / sum(loops),
+        hit_share=sum(seen.hit_share * share for seen, share in nodes),
+    )
 
 
 def _observed(series: Series, setting: Setting, conditions: Conditions, keys: Numbers, codes: Numbers) -> Seen:

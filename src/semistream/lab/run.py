@@ -20,7 +20,7 @@ from semistream.lab import at_paper_size
 from semistream.lab.bench import Conditions, Io, MemoryModel, Seen, observe
 from semistream.lab.beside_best import BesideBest, beside_best
 from semistream.lab.experiment import SIZES, Experiment, Point, Series, Setting, Verdict, WindowSetting
-from semistream.lab.modelled import prediction
+from semistream.lab.modelled import prediction, rows_per_loop
 from semistream.lab.window_bench import window_point
 
 MEMORY_PRECISION = 1.3
@@ -123,7 +123,7 @@ def _fitting_point(experiment: Experiment, series: Series, x: float, setting: Se
     if series.is_model:
         said = prediction(series, setting, conditions)
         y = said.seconds_per_iteration if experiment.measure == "loop" else said.mu_rows_per_s
-        return Point(x, y, y, y, {"rows_per_loop": said.w_n + said.w_s, "hit_share": said.hit_share})
+        return Point(x, y, y, y, {"rows_per_loop": rows_per_loop(said), "hit_share": said.hit_share})
     if experiment.measure == "memory":
         return _memory_for_rate(series, x, setting, conditions)
     seen = observe(series, setting, conditions)
