@@ -164,6 +164,19 @@ def test_who_is_worth_a_little_more_than_the_cheapest_is_turned_away_because_luc
     assert is_remembered(memory, outside).any()
 
 
+def test_who_is_let_into_a_settled_memory_counts_as_little_more_than_who_left() -> None:
+    known = master([1] * 2000)
+    memory, inside = full_memory(32_000, known, uses=1)
+    while memory.halvings_due() == 0:
+        memory.probe(inside)
+    memory.uses[:] = 100
+    outside = np.setdiff1d(known.codes, inside)[:3]
+    known.offer_to(memory, outside, np.full(3, 250))
+    # A deviation of a hundred uses is ten; the sketch may have counted others along.
+    assert sorted(memory.uses[memory.uses != 100].tolist()) == [111] * 3
+    assert is_remembered(memory, outside).all()
+
+
 def test_who_was_not_asked_for_once_makes_room_for_all_that_come() -> None:
     known = master([1] * 2000)
     memory, inside = full_memory(32_000, known, uses=1)

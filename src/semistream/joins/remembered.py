@@ -288,7 +288,8 @@ class RememberedRows(HeldKeys):
         if self._aging.margin_deviations == 0:
             return uses
         uses_beaten = self._floor * sizes
-        return np.minimum(uses, (uses_beaten + np.sqrt(uses_beaten)).astype(np.int64) + 1)
+        uses_max: Numbers = (uses_beaten + np.sqrt(uses_beaten)).astype(np.int64) + 1
+        return np.minimum(uses, uses_max)
 
     def _make_room(self, uses: Numbers, sizes: Numbers) -> None:
         """Set the price of room, and let the cheapest entries leave if anyone is worth more."""
