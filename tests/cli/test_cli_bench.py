@@ -111,11 +111,13 @@ def test_in_a_container_too_small_for_java_a_contender_is_killed(tmp_path: Path)
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_hit_rates_are_compared_for_each_stream() -> None:
-    found = lines(bench("cache", "--accesses", "20k", "--json"))
+    found = lines(bench("cache", "--warm-up", "20k", "--accesses", "20k", "--json"))
     assert [line["workload"] for line in found] == ["Zipf 0.5", "Zipf 0.8", "Zipf 1", "Zipf 1.2", "Zipf 1, moving"]
     for line in found:
         rates = [line[name] for name in ("semistream", "lru", "w-tinylfu", "s3-fifo", "best-fixed")]
         assert all(0 < rate < 1 for rate in rates)
+        # Rates are rounded to four digits.
+        assert line["below-best"] == pytest.approx(1 - line["semistream"] / line["best-fixed"], abs=1e-3)
 
 
 @pytest.mark.long

@@ -7,12 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from semistream.bench.cache import KEYS, CacheWorkload, fixed_choice, hit_rate
+from semistream.bench.cache import KEYS, CacheWorkload, HitRates, Length, fixed_choice, hit_rate
 from semistream.bench.policies import Policy
 from semistream.bench.policies.lru import Lru
 from semistream.bench.policies.s3_fifo import S3Fifo
 from semistream.bench.policies.w_tiny_lfu import COUNT_MAX, CountSketch, WTinyLfu
-from semistream.lab.workloads.key_stream import Drift
 from semistream.lab.workloads.zipf import Zipf
 
 SEEDS = range(5)
@@ -148,9 +147,22 @@ def test_the_share_of_hits_leaves_the_warm_up_out() -> None:
 
 
 def test_the_best_fixed_choice_of_a_moving_stream_lies_where_the_hot_set_passes() -> None:
-    steady = fixed_choice(CacheWorkload("steady", 1.0), 1, 800, None, 100)
-    moving = fixed_choice(CacheWorkload("moving", 1.0, moves=True), 1, 800, Drift(100, slide_keys=1_000), 100)
+    length = Length(warm_up=400, measured=400)
+    steady = fixed_choice(CacheWorkload("steady", 1.0), 1, length, 100)
+    moving = fixed_choice(CacheWorkload("moving", 1.0, moves=True), 1, length, 100)
     assert steady.sum() == moving.sum() == 100
     assert len(steady) == KEYS
-    # The second half of eight periods begins four slides behind the place where the steady one stands.
+    # What is measured begins four slides behind the place where the steady one stands.
     assert not np.any(steady & moving)
+
+
+def test_a_stream_that_moves_is_not_warmed_up_for_longer_than_it_is_measured() -> None:
+    length = Length(warm_up=1_600, measured=400)
+    assert length.of(CacheWorkload("steady", 1.0)) == length
+    assert length.of(CacheWorkload("moving", 1.0, moves=True)) == Length(warm_up=400, measured=400)
+
+
+def test_a_result_says_how_far_below_the_best_it_is() -> None:
+    rates = HitRates("Zipf 1", 1_000, Length(10, 20), {"semistream": 0.57, "lru": 0.5, "best-fixed": 0.6})
+    assert rates.below_best == pytest.approx(0.05)
+    assert rates.as_json()["below-best"] == 0.05
