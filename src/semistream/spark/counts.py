@@ -7,8 +7,8 @@ hidden column, a list of integers that is null on every row but the first of eac
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,8 @@ ROWS_IN, BYTES_HELD, CARRIES_ROW = range(3)
 
 _HEAD = 3
 
-LOOKUP_COUNTS = ("matched", "unmatched", "null_keys", "hits", "reads")
 
-
-@dataclass(frozen=True, slots=True)
-class LookupCounts:
+class LookupCounts(NamedTuple):
     """What one lookup counted."""
 
     matched: int
@@ -33,6 +30,9 @@ class LookupCounts:
     null_keys: int
     hits: int
     reads: int
+
+
+LOOKUP_COUNTS = LookupCounts._fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class BatchCounts:
         """The counts in the order of the positions above."""
         numbers = [self.rows_in, self.bytes_held, int(self.carries_row)]
         for lookup in self.lookups:
-            numbers += astuple(lookup)
+            numbers += lookup
         return numbers
 
 

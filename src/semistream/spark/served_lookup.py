@@ -8,6 +8,7 @@ a batch query the version was pinned when it was planned. What was remembered of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import sub
 
 import numpy as np
 import numpy.typing as npt
@@ -170,12 +171,12 @@ class ServedLookup:
     def counts(self) -> LookupCounts:
         """What was counted since the last call."""
         before, self._counted = self._counted, self._totals()
-        return LookupCounts(*(int(n) for n in np.subtract(self._counted, before)))
+        return LookupCounts(*map(sub, self._counted, before))
 
-    def _totals(self) -> tuple[int, ...]:
+    def _totals(self) -> LookupCounts:
         balance: Balance = self.driver.balance
         stats = self.driver.join.stats
-        return (balance.matched, balance.unmatched, balance.null_keys, stats.hits, stats.reads)
+        return LookupCounts(balance.matched, balance.unmatched, balance.null_keys, stats.hits, stats.reads)
 
 
 def _structs_of_nothing(valid: npt.NDArray[np.bool_]) -> pa.Array:

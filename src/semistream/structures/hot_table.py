@@ -172,6 +172,8 @@ class HotTable:
         self._directory: npt.NDArray[np.int32] = self._array(np.int32, layout.directory)
         self._heaps: npt.NDArray[np.uint8] = self._array(np.uint8, layout.heap)
         self._visible = np.zeros(layout.segments, np.int64)
+        self._used_bytes: int | None = None
+        """What all segments take, once somebody has asked for it and as long as nothing has changed."""
         self.rows = self._rows_with((False,) * len(layout.row_format.schema))
         """All rows of all segments, by number."""
 
@@ -187,18 +189,23 @@ class HotTable:
 
     def map(self, place: int, descriptor: int) -> None:
         """Let a place be this file."""
+        self._used_bytes = None
         for region in self.layout.regions:
             self._space.map_file(region.in_memory + place * region.stride, descriptor, region.in_file, region.stride)
 
     def unmap(self, place: int) -> None:
         """Let a place be empty."""
+        self._used_bytes = None
         for region in self.layout.regions:
             self._space.unmap(region.in_memory + place * region.stride, region.stride)
 
     def look(self) -> None:
         """See what is there now; it stays so until the next look, whatever is added."""
         headers = self.headers[: self.layout.segments]
-        self._visible[:] = self._row_counts(slice(0, self.layout.segments))
+        rows = self._row_counts(slice(0, self.layout.segments))
+        if not np.array_equal(rows, self._visible):
+            self._used_bytes = None
+        self._visible[:] = rows
         has_nulls = tuple((headers[:, COLUMNS : COLUMNS + len(self.rows.has_nulls)].max(axis=0) > 0).tolist())
         if has_nulls != self.rows.has_nulls:
             self.rows = self._rows_with(has_nulls)
@@ -269,10 +276,12 @@ class HotTable:
         return _bytes_of(self._directory, first, rows) + rows * DIRECTORY_BYTES
 
     def used_bytes(self) -> int:
-        """What all segments take that are mapped now."""
-        segments = slice(0, self.layout.segments)
-        filled = int(np.count_nonzero(self.headers[segments, ROWS]))
-        return filled * self.layout.fixed_bytes + int(self.rows_bytes(segments).sum())
+        """What all segments take that are mapped now, as far as was looked."""
+        if self._used_bytes is None:
+            segments = slice(0, self.layout.segments)
+            filled = int(np.count_nonzero(self.headers[segments, ROWS]))
+            self._used_bytes = filled * self.layout.fixed_bytes + int(self.rows_bytes(segments).sum())
+        return self._used_bytes
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
