@@ -37,13 +37,14 @@ from semistream.joins.matching import PairCursor, parted
 from semistream.structures.compiled import F64, I64, READ_I32, VOID, WRITE_BOOL, Array, kernel
 from semistream.structures.hash_multimap import SlotsFor, slots_for
 
-EVICTED_SHARE_MIN, EVICTED_SHARE_MAX = 1 / 256, 1 / 8
+EVICTED_SHARE_MIN, EVICTED_SHARE_MAX = 1 / 512, 1 / 8
 """Share of what is held that is freed at once. Half of the least stands empty on average. Moving what stays costs less
 than reading what comes, as long as few come: one in ten thousand rows of a settled stream. When many come at once,
 after the hot set has moved, there is room for many at once."""
 
 EVICTED_SHARE_NEW = 1 / 24
-"""The least before a stream was steady for a period: then many come, one after the other."""
+"""The least before a stream was steady for a period: then many come, one after the other. Each steady period halves it,
+for fewer come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +312,7 @@ class RememberedRows(HeldKeys):
         self.keep(staying(self.uses, self.sizes, self._floor, share))
 
     def _evicted_share(self, share_wanted: float) -> float:
-        least = EVICTED_SHARE_MIN if self._aging.margin_deviations else EVICTED_SHARE_NEW
+        least = max(EVICTED_SHARE_MIN, EVICTED_SHARE_NEW / 2**self._aging.margin_deviations)
         return min(max(least, share_wanted), EVICTED_SHARE_MAX)
 
     def _price(self, evicted_share: float) -> float:
