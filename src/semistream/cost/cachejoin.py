@@ -11,9 +11,12 @@ SSCJ adds 8 h_R bytes for its frequency recorder to M; see `semistream.cost.sscj
 
 The papers take w_N and w_S from measurement. Here they follow from what the cache learns
 (`semistream.cost.learned_cache`). A key comes in when at least `threshold` rows wait for it, and goes when h_R others
-have come in after it: all keys stay equally long, L. The threshold is the least for which no more than half of the
-cache is replaced in a round, so L is two rounds or more. w_S is the steady state of what is let through, and
-w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until H_S is full again.
+have come in after it: all keys stay equally long, L. Room is made for a sixteenth of the cache at once, so that a page
+with more keys that want to come in, the first of R in order of popularity, lets in no more at a read. The threshold
+rises by one after a round in which more than half of the cache was replaced, and hardly ever comes down. So it rests
+where not even a round that makes room once more than usual replaces so much, and L is two rounds or more. w_S is the
+steady state of what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until
+H_S is full again.
 
 | symbol | name here    | unit           | meaning                                           |
 |--------|--------------|----------------|---------------------------------------------------|
@@ -37,6 +40,9 @@ from semistream.cost.zipf import Floats
 
 FILLED_SHARE = 31 / 32
 """How full H_R is on average: when it is full, a sixteenth makes room at once."""
+
+REPLACED_SHARE = 1 / 16
+"""Of the cache, which makes room at once; more than that no read lets in."""
 
 CHURN_SHARE = 1 / 2
 """More of the cache than this replaced in a round, and the threshold rises."""
@@ -69,33 +75,56 @@ def learned(workload: Workload, sizes: Sizes) -> Loop:
     return at_rest(workload, sizes, _longest_held_go)
 
 
+def resting_threshold(workload: Workload, sizes: Sizes) -> int:
+    """The threshold that the cache comes to rest at."""
+    return threshold_of(at_rest(workload, sizes, _longest_held_go), workload, sizes, _longest_held_go)
+
+
 def at_rest(workload: Workload, sizes: Sizes, sharing: Sharing) -> Loop:
     """The loop under the least threshold for which the cache is not replaced too fast."""
-    # The last key is never cached: a cache of all of R would leave nothing to predict.
-    places = min(FILLED_SHARE * sizes.h_r_rows / workload.rows_per_key, workload.keys - 1.0)
+    places = _places(workload, sizes)
 
     def occupancy(loop: Loop) -> Floats:
         if places < 1.0:
             return np.zeros_like(loop.share)
-        low, high = 0, 1
-        while high < THRESHOLD_MAX and not _is_at_rest(loop, high, sharing, places):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            if _is_at_rest(loop, middle, sharing, places):
-                high = middle
-            else:
-                low = middle
-        return sharing(loop, rows_until_let_in(loop, high), high, places)
+        threshold = threshold_of(loop, workload, sizes, sharing)
+        return sharing(loop, rows_until_let_in(loop, threshold, _room_keys(places)), threshold, places)
 
     return settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy)
 
 
+def threshold_of(loop: Loop, workload: Workload, sizes: Sizes, sharing: Sharing) -> int:
+    """The least threshold for which the cache of this loop is not replaced too fast."""
+    places = _places(workload, sizes)
+    if places < 1.0:
+        return 1
+    low, high = 0, 1
+    while high < THRESHOLD_MAX and not _is_at_rest(loop, high, sharing, places):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _is_at_rest(loop, middle, sharing, places):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _places(workload: Workload, sizes: Sizes) -> float:
+    """Keys that the cache holds. The last key never is: a cache of all of R would leave nothing to predict."""
+    return min(FILLED_SHARE * sizes.h_r_rows / workload.rows_per_key, workload.keys - 1.0)
+
+
 def _is_at_rest(loop: Loop, threshold: int, sharing: Sharing, places: float) -> bool:
-    """Whether no more than half of the cache is replaced in a round."""
-    until_in = rows_until_let_in(loop, threshold)
+    """Whether no more than half of the cache is replaced even in a round that makes room once more than usual."""
+    until_in = rows_until_let_in(loop, threshold, _room_keys(places))
     out = 1.0 - sharing(loop, until_in, threshold, places)
-    return float((loop.count * out / until_in).sum()) * loop.round_rows <= CHURN_SHARE * places
+    return float((loop.count * out / until_in).sum()) * loop.round_rows <= (CHURN_SHARE - REPLACED_SHARE) * places
+
+
+def _room_keys(places: float) -> int:
+    """Keys that a read can let in: those for which room is made at once, and what was free before, on average."""
+    return max(1, round((REPLACED_SHARE + 1.0 - FILLED_SHARE) * places))
 
 
 def _longest_held_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:

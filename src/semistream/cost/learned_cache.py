@@ -64,6 +64,9 @@ LEAST_CHANCE = 1e-15
 EXACT_TERMS = 100
 """Poisson sums up to here are added up; further ones by a formula that is then exact to four digits."""
 
+ROOM_ROUNDS = 3
+"""Of finding how many keys want to come in and how many of them can, which depend on each other."""
+
 HALVINGS = 40
 """Of the bracket for the pace at which keys go, in the logarithm."""
 
@@ -77,6 +80,8 @@ class Loop:
     share: Floats
     occupancy: Floats
     page_rate: Floats
+    page: Floats | None
+    """The page of the keys of each group, counted from the hottest; None where R is in no order."""
     shares: PageShares
     """Of the pages in what is let through."""
     hit_share: float
@@ -85,6 +90,7 @@ class Loop:
     """h_S."""
     residence_rows: float
     pages: int
+    keys_per_page: float
 
     @property
     def cached_keys(self) -> float:
@@ -130,14 +136,40 @@ def settle(
     return replace(loop, w_s=rows_leaving(loop.shares, loop.waiting_rows))
 
 
-def rows_until_let_in(loop: Loop, least_waiting: int) -> Floats:
-    """How many rows of the stream pass, on average, until a key that is out finds this many rows waiting for it."""
+def rows_until_let_in(loop: Loop, least_waiting: int, room_keys: int | None = None) -> Floats:
+    """How many rows of the stream pass, on average, until a key that is out finds this many rows waiting for it.
+
+    With `room_keys` a read lets in no more than so many keys, in the order of its page.
+    """
     mean = loop.share * loop.residence_rows
     comes_first = loop.share / loop.page_rate
-    let_in = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
+    wants = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
+    let_in = wants if room_keys is None else wants * _chance_of_room(loop, wants, room_keys)
     between_reads = 1.0 / loop.page_rate + loop.residence_rows
     # A key goes at some moment between two reads of its page, so the first of them is half as far.
     return between_reads * (1.0 / np.maximum(let_in, LEAST_CHANCE) - 0.5)
+
+
+def _chance_of_room(loop: Loop, wants: Floats, room_keys: int) -> Floats:
+    """The probability that fewer than so many keys of a key's page want to come in before it."""
+    chance = np.ones_like(wants)
+    for _ in range(ROOM_ROUNDS):
+        # A key that comes in at the first read is out for half of the time between two, and found out at one of them.
+        found_out = (1.0 - loop.occupancy) / (1.0 - wants * chance / 2.0)
+        chance = 1.0 - at_least(_before_on_page(loop, loop.count * found_out * wants), room_keys)
+    return chance
+
+
+def _before_on_page(loop: Loop, keys: Floats) -> Floats:
+    """Of so many keys of each group, how many stand on a page before a key of the group."""
+    if loop.page is None:
+        return np.full_like(keys, float(keys.sum()) / loop.pages / 2.0)
+    before = np.cumsum(keys) - keys
+    first_of_page = np.searchsorted(loop.page, loop.page)
+    # A large group stands on several pages, and its keys are spread over them.
+    on_page = keys * np.minimum(1.0, loop.keys_per_page / loop.count)
+    in_order: Floats = before - before[first_of_page] + on_page / 2.0
+    return in_order
 
 
 def sharing_places(loop: Loop, until_in: Floats, evictable: Floats, sure_rows: float, places: float) -> Floats:
@@ -204,9 +236,10 @@ def _loop(
     shares = page_shares_behind(let_through, workload.keys, workload.layout, keys_per_page)
     waiting = waiting_rows(float((count * occupancy).sum()))
     residence = even_residence(shares, waiting)
+    page = None
     if workload.layout == "frequency":
-        page = np.floor((edges[:-1] + edges[1:]) / 2.0 / keys_per_page) * keys_per_page
-        on_page = let_through(page + keys_per_page) - let_through(page)
+        page = np.floor((edges[:-1] + edges[1:]) / 2.0 / keys_per_page)
+        on_page = let_through((page + 1.0) * keys_per_page) - let_through(page * keys_per_page)
         of_others = np.maximum(on_page - share * (1.0 - occupancy), 0.0)
     else:
         of_others = np.full_like(share, (1.0 - hit_share) / pages)
@@ -215,10 +248,12 @@ def _loop(
         share=share,
         occupancy=occupancy,
         page_rate=share + of_others,
+        page=page,
         hit_share=hit_share,
         shares=shares,
         w_s=1.0 / float((shares.count * shares.share / (1.0 + shares.share * residence)).sum()),
         waiting_rows=waiting,
         residence_rows=residence / (1.0 - hit_share),
         pages=pages,
+        keys_per_page=keys_per_page,
     )

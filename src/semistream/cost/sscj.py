@@ -52,6 +52,12 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
     return replace(told, memory_bytes=memory_bytes(workload, sizes))
 
 
+def resting_threshold(workload: Workload, sizes: Sizes) -> int:
+    """The threshold that the cache comes to rest at."""
+    loop = cachejoin.at_rest(workload, sizes, _least_used_go)
+    return cachejoin.threshold_of(loop, workload, sizes, _least_used_go)
+
+
 def _least_used_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
     recorded = RECORDED_ROUNDS * loop.share * loop.round_rows
     held = loop.count * loop.occupancy

@@ -39,7 +39,7 @@ from semistream.joins.timed import Seconds, TimedRun, run_timed
 from semistream.joins.waiting import WaitingRows
 from semistream.lab.bare_relation import BareRelation
 from semistream.lab.experiment import JVM_WAITING_ROW_BYTES, Series, Setting
-from semistream.lab.options import Place, settings_for
+from semistream.lab.options import Place, beginning_threshold, settings_for
 from semistream.lab.sources import distinct_keys, relation_of, stream_codes
 from semistream.planning.charging import charge_of, typical
 from semistream.relations.metered import HDD, NVME, IoProfile, MeteredRelation
@@ -195,7 +195,9 @@ def _observed(series: Series, setting: Setting, conditions: Conditions, keys: Nu
     )
     unit_costs = typical(conditions.profile)
     with _opened(relation_of(setting, keys), series, setting, conditions, clock) as relation:
-        options = settings_for(series.options, Place(setting, relation, resources, unit_costs))
+        place = Place(setting, relation, resources, unit_costs)
+        options = settings_for(series.options, place)
+        options |= beginning_threshold(series.algorithm, place, options)
         join = algorithm_named(series.algorithm).build(relation, resources, **options)
         log = _Log(join, clock)
         arrived_s = _arrivals(setting, len(codes))

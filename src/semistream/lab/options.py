@@ -5,6 +5,10 @@ memory. `published` does the same. `tuned` gives a rival the best that its own c
 that a figure also shows what remains of a gain over a rival that was treated well. `plain` are the defaults of the
 operators; caches then have half of the memory for rows.
 
+CACHEJOIN and SSCJ learn a threshold, one step in a round of R. A small cache beside many waiting rows comes to rest at
+twenty or more, which takes five times the stream of a usual run. So they begin near the end (`beginning_threshold`): at
+three quarters of what the model says, because the threshold rises as soon as it is too low, and hardly ever falls.
+
 The tuner here is a search over a grid with the models of `semistream.cost`; it sees sizes and skew and no measurement.
 """
 
@@ -17,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from semistream.budget import MemoryBudget
-from semistream.cost import cachejoin, x_hybridjoin
+from semistream.cost import cachejoin, sscj, x_hybridjoin
 from semistream.cost.base import Sizes, Workload
 from semistream.cost.symbols import UnitCosts
 from semistream.errors import BudgetExceeded, check_choice
@@ -25,6 +29,7 @@ from semistream.joins.base import JoinResources
 from semistream.joins.division import divide
 from semistream.joins.waiting import WaitingRows
 from semistream.lab.experiment import Setting
+from semistream.planning.capacities import Room, sizes_of
 from semistream.relations.base import Relation
 from semistream.structures.hash_multimap import HashMultimap
 
@@ -33,6 +38,9 @@ CACHE_SHARES = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 
 PINNED_PAGES = tuple(sorted({round(1.5**power) for power in range(18)}))
 """What the tuner tries for the number of pinned pages: 1 to about 1 000."""
+
+BEGINNING_SHARE = 3 / 4
+"""Of the threshold that a model says a cache comes to rest at: from there on it is learned."""
 
 ENTRY_BYTES = 16
 """What H_R takes for a key beside its rows and its place in the index."""
@@ -119,6 +127,16 @@ def _tuned_pins(place: Place) -> dict[str, Any]:
         return x_hybridjoin.predict(place.workload, sizes, place.unit_costs).mu_rows_per_s
 
     return {"pinned_pages": max((n for n in PINNED_PAGES if n < place.relation.info.page_count), key=rate, default=1)}
+
+
+def beginning_threshold(algorithm: str, place: Place, options: dict[str, Any]) -> dict[str, int]:
+    """The threshold that a cache begins with, for an algorithm that learns one."""
+    if algorithm not in ("cachejoin", "sscj"):
+        return {}
+    room = Room(place.setting.memory_bytes, place.resources.stream_row_bytes, place.resources.rows_per_step)
+    sizes = sizes_of(algorithm, place.relation, room, options, place.setting.rows_per_key)
+    model = {"cachejoin": cachejoin, "sscj": sscj}[algorithm]
+    return {"threshold": max(1, int(BEGINNING_SHARE * model.resting_threshold(place.workload, sizes)))}
 
 
 OPTIONS: dict[str, Callable[[Place], dict[str, Any]]] = {

@@ -17,12 +17,15 @@ PAPER = "Tuned X-HYBRIDJOIN for near-real-time data warehousing"
 
 SCALES: Mapping[Size, Scale] = {
     "small": Scale(1000, page_rows=10, turns=2),
-    "default": Scale(20, page_rows=100, turns=6),
+    "default": Scale(20, page_rows=100, turns=24),
     "paper": Scale(1, page_rows=950, turns=8),
 }
 
 PINNED_ROWS = {"small": 10, "default": 400, "paper": 1500}
 """The non-swappable part when the swappable one varies: near the optimum of each size."""
+
+LONG_TURNS: Mapping[Size, float] = {"small": 8, "default": 24, "paper": 32}
+"""Turns of the figures that set the model beside the operator."""
 
 TUNED = Series("Tuned X-HYBRIDJOIN", "tuned-x-hybridjoin", "tuned-pins")
 PLAIN = Series("X-HYBRIDJOIN", "x-hybridjoin", "pinned-page")
@@ -64,8 +67,7 @@ def _setting(size: Size, *, millions: float = 2.0, megabytes: float = 100.0) -> 
 
 def _long(size: Size) -> Setting:
     """With a stream so long that a deviation of a few per cent is not chance."""
-    base = _setting(size)
-    return replace(base, turns=4 * base.turns)
+    return replace(_setting(size), turns=LONG_TURNS[size])
 
 
 def _swappable(size: Size, factor: float) -> Setting:
