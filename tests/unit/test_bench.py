@@ -16,15 +16,17 @@ import pytest
 
 import semistream as ss
 from semistream.bench import container as containers
+from semistream.bench import watch
 from semistream.bench.container import Container, container
 from semistream.bench.contend import as_many_as_needed
 from semistream.bench.contenders import CONTENDERS, USUAL, contenders_named
 from semistream.bench.page_cache import chill, warm
 from semistream.bench.plots import draw_growth, draw_race, draw_soak
-from semistream.bench.processes import can_be_seen, end_tree, held_bytes, open_files, tree_of
+from semistream.bench.processes import can_be_seen, end_tree, held_bytes, open_files, resident_bytes, tree_of
 from semistream.bench.results import Batch, Result, Setting, check_agreement
 from semistream.bench.soak import Samples
 from semistream.bench.workload import KEY, PRODUCTS, SALES, Workload
+from semistream.clock import RealClock
 from semistream.errors import BalanceBroken, EnvironmentUnfit, InvalidOption
 
 needs_proc = pytest.mark.skipif(not can_be_seen(), reason="needs Linux")
@@ -187,9 +189,25 @@ def test_a_tree_of_processes_is_seen_and_ended() -> None:
         pids = tree_of(process.pid)
         assert len(pids) == 2
         assert all(held_bytes(pid) > 100_000 and open_files(pid) >= 3 for pid in pids)
+        assert all(resident_bytes(pid) >= held_bytes(pid) for pid in pids)
         end_tree(process.pid)
     assert process.returncode < 0
     assert tree_of(process.pid) == []
+
+
+@needs_proc
+def test_what_processes_hold_together_is_added_up_only_when_more_is_resident(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To add it up goes through all pages that are mapped, in the time of whoever is watched."""
+    resident, looks = iter([100, 200, 201, 150, 300]), []
+    monkeypatch.setattr(watch, "tree_of", lambda pid: [pid])
+    monkeypatch.setattr(watch, "resident_bytes", lambda pid: next(resident))
+    monkeypatch.setattr(watch, "held_bytes", lambda pid: looks.append(pid) or 10 * len(looks))
+    watched = watch.Watch(1, 1.0, RealClock())
+    peaks = []
+    for _ in range(5):
+        watched._look(SimpleNamespace(pid=7))
+        peaks.append(watched.peak_bytes)
+    assert peaks == [10, 20, 20, 20, 30]
 
 
 @pytest.mark.parametrize("kind", ["v1", "v2"])

@@ -11,9 +11,9 @@ the hot set will go.
 
 It also need not learn. With Zipf's exponent 0.5 a key at the border of what fits is asked for once in 100 000 accesses,
 so whoever chooses by exact counts of all keys, kept for nothing, needs millions to come within 1 %. What a policy comes
-to on a steady stream is therefore measured behind a warm-up, the same for all. The default is where ours no longer
-changes: with exponent 0.5 it is 4.4 % below the best behind four million accesses, 3.2 % behind eight and 2.7 % behind
-sixteen. A stream that moves never settles, and its warm-up is no longer than what is measured.
+to on a steady stream is therefore measured behind a warm-up, the same for all. The default is where ours hardly changes
+any more; `docs/internals/adaptive.md` has the course it takes. A stream that moves never settles, and its warm-up is no
+longer than what is measured.
 
 One thing is against us: a key that is missed twice in one step is two misses for an operator that works on a hundred
 rows at a time, and one for a policy that is asked row by row.

@@ -1,4 +1,8 @@
-"""A contender under observation: its batches as they come, the memory of all its processes, and its time limit."""
+"""A contender under observation: its batches as they come, the memory of all its processes, and its time limit.
+
+Whoever looks must not be in the way. What is resident is looked at often; what the processes hold together is found out
+only when that has grown, which is while a contender warms up and hardly ever afterwards.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from semistream.bench.child_process import ChildProcess
-from semistream.bench.processes import held_by_tree
+from semistream.bench.processes import can_be_seen, held_bytes, resident_bytes, tree_of
 from semistream.bench.results import Batch, Status
 from semistream.clock import Clock
 
 LOOK_EVERY_S = 0.5
-"""Seconds between two looks at memory: to add up the pages of a process takes milliseconds of its time."""
+"""Seconds between two looks at memory."""
+
+GROWN = 1.01
+"""By how much what is resident must exceed the most so far: one per cent is what a peak may be too low by."""
 
 
 class Watch:
@@ -21,6 +28,7 @@ class Watch:
         self.batches: list[Batch] = []
         self.peak_bytes: int | None = None
         """The most that all its processes held together; None where the system does not show it."""
+        self._resident_bytes_max = 0
         self._batches_total = batches_total
         self._seconds_max = seconds_max
         self._clock = clock
@@ -45,6 +53,10 @@ class Watch:
         return ("ok", "") if failure is None else ("died", failure)
 
     def _look(self, child: ChildProcess) -> None:
-        held = held_by_tree(child.pid)
-        if held is not None:
-            self.peak_bytes = max(held, self.peak_bytes or 0)
+        if not can_be_seen():
+            return
+        pids = tree_of(child.pid)
+        resident = sum(map(resident_bytes, pids))
+        if resident > self._resident_bytes_max * GROWN:
+            self._resident_bytes_max = resident
+            self.peak_bytes = max(sum(map(held_bytes, pids)), self.peak_bytes or 0)
