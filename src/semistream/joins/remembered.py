@@ -312,7 +312,7 @@ class RememberedRows(HeldKeys):
         self.keep(staying(self.uses, self.sizes, self._floor, share))
 
     def _evicted_share(self, share_wanted: float) -> float:
-        least = max(EVICTED_SHARE_MIN, EVICTED_SHARE_NEW / 2**self._aging.margin_deviations)
+        least = max(EVICTED_SHARE_MIN, EVICTED_SHARE_NEW / 2.0**self._aging.margin_deviations)
         return min(max(least, share_wanted), EVICTED_SHARE_MAX)
 
     def _price(self, evicted_share: float) -> float:
