@@ -67,6 +67,9 @@ EXACT_TERMS = 100
 ROOM_ROUNDS = 3
 """Of finding how many keys want to come in and how many of them can, which depend on each other."""
 
+SURE_DEVIATIONS = 6.0
+"""Standard deviations beyond which a Poisson number is not expected."""
+
 HALVINGS = 40
 """Of the bracket for the pace at which keys go, in the logarithm."""
 
@@ -156,7 +159,11 @@ def _chance_of_room(loop: Loop, wants: Floats, room_keys: int) -> Floats:
     for _ in range(ROOM_ROUNDS):
         # A key that comes in at the first read is out for half of the time between two, and found out at one of them.
         found_out = (1.0 - loop.occupancy) / (1.0 - wants * chance / 2.0)
-        chance = 1.0 - at_least(_before_on_page(loop, loop.count * found_out * wants), room_keys)
+        before = _before_on_page(loop, loop.count * found_out * wants)
+        most = float(before.max())
+        if most + SURE_DEVIATIONS * math.sqrt(most) < room_keys:
+            break
+        chance = 1.0 - at_least(before, room_keys)
     return chance
 
 
