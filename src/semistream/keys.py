@@ -225,25 +225,20 @@ class KeyCodec:
         self._labels = labels
         self._families = [_family_or_refuse(t, label) for t, label in zip(types, labels, strict=True)]
         self.exact = len(types) == 1 and _is_exact(types[0])
-        self._checked_types: list[pa.DataType] = []
-        """Of the columns encoded last: batches of a stream are all alike."""
+        self._types_before: list[pa.DataType] = []  # of the columns encoded last: batches of a stream are alike
 
     def encode(self, columns: Sequence[pa.Array]) -> KeyCodes:
         """Return the code of each row; `columns` stand in the order of the key."""
         assert len(columns) == len(self._families), "the key has another number of columns"
         assert all(len(column) == len(columns[0]) for column in columns), "key columns of different lengths"
         types = [column.type for column in columns]
-        if types != self._checked_types:
-            self._check(types)
-            self._checked_types = types
+        if types != self._types_before:
+            assert [family_of(t) for t in types] == self._families, "a column is of another family than the codec's"
+            assert not self.exact or all(map(_is_exact, types)), "a column is too wide for an exact codec"
+            self._types_before = types
         plain = [_decoded(column) for column in columns]
         codes = [_column_codes(column, label) for column, label in zip(plain, self._labels, strict=True)]
         return KeyCodes(codes[0] if len(codes) == 1 else _mixed(codes), _any_null(plain))
-
-    def _check(self, types: Sequence[pa.DataType]) -> None:
-        for data_type, family in zip(types, self._families, strict=True):
-            assert family_of(data_type) == family, "a column is of another family than the codec was made for"
-            assert _is_exact(data_type) or not self.exact, "a column is too wide for an exact codec"
 
 
 def _decoded(column: pa.Array) -> pa.Array:
