@@ -144,9 +144,10 @@ def _create(lease: Path, text: str) -> bool:
 
 
 def _forget_old_batches(folder: Path, newest_batch_id: int) -> None:
-    for lease in _entries(folder):
-        if lease.name.isdecimal() and int(lease.name) <= newest_batch_id - LEASED_BATCHES_PER_QUERY:
-            lease.unlink(missing_ok=True)
+    # A task waits for this: names only, and not in order.
+    for name in os.listdir(folder):
+        if name.isdecimal() and int(name) <= newest_batch_id - LEASED_BATCHES_PER_QUERY:
+            (folder / name).unlink(missing_ok=True)
 
 
 def _entries(folder: Path) -> list[Path]:
