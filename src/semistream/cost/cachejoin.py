@@ -13,8 +13,8 @@ The papers take w_N and w_S from measurement. Here they follow from what the cac
 (`semistream.cost.learned_cache`). A key comes in when at least `threshold` rows wait for it, and goes when h_R others
 have come in after it: all keys stay equally long, L. Room is made for a sixteenth of the cache at once, so that a page
 with more keys that want to come in, the first of R in order of popularity, lets in no more at a read. The threshold
-rises by one after a round in which more than half of the cache was replaced, and hardly ever comes down. So it rests
-where not even a round that makes room once more than usual replaces so much, and L is two rounds or more. w_S is the
+is the least for which no more than half of the cache is replaced in a round, so L is two rounds or more. An operator's
+may be a step or two higher: one busy round lets it rise, and it hardly ever comes down. w_S is the
 steady state of what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until
 H_S is full again.
 
@@ -116,10 +116,10 @@ def _places(workload: Workload, sizes: Sizes) -> float:
 
 
 def _is_at_rest(loop: Loop, threshold: int, sharing: Sharing, places: float) -> bool:
-    """Whether no more than half of the cache is replaced even in a round that makes room once more than usual."""
+    """Whether no more than half of the cache is replaced in a round, on average."""
     until_in = rows_until_let_in(loop, threshold, _room_keys(places))
     out = 1.0 - sharing(loop, until_in, threshold, places)
-    return float((loop.count * out / until_in).sum()) * loop.round_rows <= (CHURN_SHARE - REPLACED_SHARE) * places
+    return float((loop.count * out / until_in).sum()) * loop.round_rows <= CHURN_SHARE * places
 
 
 def _room_keys(places: float) -> int:
