@@ -24,6 +24,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
         ("moij-7f", "MOIJ", 10.0),
         ("moij-7b", "MOIJ", 20.0),
         ("moij-7a", "CACHEJOIN", 10.0),
+        ("pcsrj-3b", "CACHEJOIN", 200.0),
+        ("pcsrj-3b", "PCSRJ", 200.0),
+        ("pcsrj-3a", "PCSRJ", 4.0),
     ],
 )
 def test_a_model_is_within_ten_per_cent_of_the_count(figure: str, label: str, x: float) -> None:

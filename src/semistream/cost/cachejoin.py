@@ -13,8 +13,9 @@ The papers take w_N and w_S from measurement. Here they follow from what the cac
 (`semistream.cost.learned_cache`). A key comes in when at least `threshold` rows wait for it, and goes when h_R others
 have come in after it: all keys stay equally long, L. Room is made for a sixteenth of the cache at once, so that a page
 with more keys that want to come in, the first of R in order of popularity, lets in no more at a read. The threshold
-is the least for which no more than half of the cache is replaced in a round, so L is two rounds or more. An operator's
-may be a step or two higher: one busy round lets it rise, and it hardly ever comes down. w_S is the
+rises when more than half of the cache was replaced in a round, which eight sixteenths are, since by then a little less
+is held than fits. One busy round is enough, and it hardly ever comes down. So it rests where seven sixteenths are not
+exceeded even by a round with two standard deviations more keys than the mean, and L is more than two rounds. w_S is the
 steady state of what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until
 H_S is full again.
 
@@ -28,6 +29,7 @@ H_S is full again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -46,6 +48,9 @@ REPLACED_SHARE = 1 / 16
 
 CHURN_SHARE = 1 / 2
 """More of the cache than this replaced in a round, and the threshold rises."""
+
+BUSY_DEVIATIONS = 2.0
+"""Above the mean, of the keys that come in a round: one round in forty has more."""
 
 THRESHOLD_MAX = 1024
 """Where the search for the threshold ends; a small cache beside a long queue comes to rest at some ten."""
@@ -116,10 +121,11 @@ def _places(workload: Workload, sizes: Sizes) -> float:
 
 
 def _is_at_rest(loop: Loop, threshold: int, sharing: Sharing, places: float) -> bool:
-    """Whether no more than half of the cache is replaced in a round, on average."""
+    """Whether hardly any round replaces half of the cache."""
     until_in = rows_until_let_in(loop, threshold, _room_keys(places))
     out = 1.0 - sharing(loop, until_in, threshold, places)
-    return float((loop.count * out / until_in).sum()) * loop.round_rows <= CHURN_SHARE * places
+    replaced = float((loop.count * out / until_in).sum()) * loop.round_rows
+    return replaced + BUSY_DEVIATIONS * math.sqrt(replaced) <= (CHURN_SHARE - REPLACED_SHARE) * places
 
 
 def _room_keys(places: float) -> int:
