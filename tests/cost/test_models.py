@@ -221,7 +221,8 @@ def test_one_node_of_pcsrj_is_cachejoin() -> None:
 
 def test_two_nodes_share_the_memory_of_one_and_are_less_than_twice_as_fast() -> None:
     # Half of H_S and of the cache each: a page of half of R still holds as many waiting rows. Operators with an H_S of
-    # 19 983 and 9 466 rows and a cache of 2 537 and 1 211, the nearest that a budget gives, gain 1.83 on a metered disk.
+    # 19 983 and 9 466 rows and a cache of 2 537 and 1 211, the nearest that a budget gives, gain 1.83 on the metered
+    # disk.
     halves = replace(SIZES, h_s_rows=10_000, h_r_rows=1250, partitions=2)
     gain = (
         pcsrj.predict(WORKLOAD, halves, COSTS).mu_rows_per_s / cachejoin.predict(WORKLOAD, SIZES, COSTS).mu_rows_per_s
