@@ -46,20 +46,21 @@ def _parent_of(pid: int) -> int | None:
 
 def held_bytes(pid: int) -> int:
     """Private and shared-memory bytes of a process; 0 when it is gone."""
-    try:
-        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
+    return _added_up(pid, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
 
 
 def resident_bytes(pid: int) -> int:
     """Private and shared-memory bytes that a process has resident, whoever else has them; 0 when it is gone."""
+    return _added_up(pid, "status", "RssAnon:", "RssShmem:")
+
+
+def _added_up(pid: int, name: str, *lines_wanted: str) -> int:
+    """The bytes of some lines of a file about a process, which says them in KiB."""
     try:
-        lines = (PROC / str(pid) / "status").read_text().splitlines()
+        lines = (PROC / str(pid) / name).read_text().splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(lines_wanted))
 
 
 def open_files(pid: int) -> int:
