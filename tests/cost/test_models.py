@@ -14,6 +14,7 @@ from semistream.cost.models import MODELS, model_of
 from semistream.cost.symbols import Counts, IoProfile, UnitCosts, seconds
 from semistream.cost.zipf import Popularity, partial_sum
 from semistream.errors import BudgetExceeded, InvalidOption
+from semistream.joins import cachejoin as operator
 
 # All different, so that an operation at the wrong price shows.
 COSTS = UnitCosts(1e-7, 2e-7, 3e-7, 4e-7, 5e-7, 6e-7, 7e-7, 8e-7, IoProfile(seek_s=0.01, bytes_per_s=1e8, call_s=1e-3))
@@ -219,10 +220,16 @@ def test_one_node_of_pcsrj_is_cachejoin() -> None:
     assert alone.mu_rows_per_s == pytest.approx(cachejoin.predict(WORKLOAD, SIZES, COSTS).mu_rows_per_s)
 
 
+def test_the_model_knows_the_shares_that_the_operator_goes_by() -> None:
+    # A model imports no operator, so these stand in both.
+    assert cachejoin.REPLACED_SHARE == operator.REPLACED_SHARE
+    assert cachejoin.CHURN_SHARE == operator.CHURN_SHARE
+
+
 def test_two_nodes_share_the_memory_of_one_and_are_less_than_twice_as_fast() -> None:
     # Half of H_S and of the cache each: a page of half of R still holds as many waiting rows. Operators with an H_S of
     # 19 983 and 9 466 rows and a cache of 2 537 and 1 211, the nearest that a budget gives, gain 1.83 on the metered
-    # disk.
+    # disk; of just these sizes the model says 1.65.
     halves = replace(SIZES, h_s_rows=10_000, h_r_rows=1250, partitions=2)
     gain = (
         pcsrj.predict(WORKLOAD, halves, COSTS).mu_rows_per_s / cachejoin.predict(WORKLOAD, SIZES, COSTS).mu_rows_per_s

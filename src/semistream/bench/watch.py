@@ -18,7 +18,7 @@ LOOK_EVERY_S = 0.5
 """Seconds between two looks at memory."""
 
 GROWN = 1.01
-"""By how much what is resident must exceed the most so far: one per cent is what a peak may be too low by."""
+"""By how much what is resident must exceed the most so far: about what a peak may be too low by."""
 
 
 class Watch:

@@ -121,7 +121,7 @@ def bench_cache(
 ) -> None:
     """Compare the share of lookups that memory answers with that of other cache policies, in the same bytes.
 
-    Takes some twenty-five minutes: with little skew it takes millions of lookups to learn which keys are popular.
+    Takes tens of minutes: with little skew it takes millions of lookups to learn which keys are popular.
 
     \b
     Example:
