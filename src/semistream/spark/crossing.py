@@ -1,7 +1,9 @@
 """How rows cross from Spark to Python and back: by answers or by rows, with or without a shuffle before.
 
 `plan` has decided which; here are the DataFrame operations, all of them public: an iterator Arrow UDF, `mapInArrow` and
-`repartitionById`. What comes out of Python has one column more than the user asked for, with answers and counts.
+`repartitionById`. What comes out of Python has a hidden column with counts and, where only keys have crossed, with the
+answers as well. It is observed as it is and taken apart behind that: Spark copies every row that it observes, and a
+struct is copied in one piece.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from semistream.errors import InvalidOption
 from semistream.spark import sharing_out, worker
 from semistream.spark.counts import CARRIES_ROW
 from semistream.spark.plan import EnrichPlan, LookupPlan
-from semistream.spark.plan_checks import HIDDEN, HIDDEN_KEPT
+from semistream.spark.plan_checks import HIDDEN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -46,16 +48,9 @@ def struct_of(plan: LookupPlan) -> StructType:
 
 
 def by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
-    """The rows with what was found for each, and counts in a hidden column: only keys cross to Python."""
+    """The rows with what was found for each, and counts, in a hidden column: only keys cross to Python."""
     function = arrow_udf(worker.answers(plan), _answer_type(plan))
-    answer = function(*(_column(column) for p in plan.lookups for column in p.lookup.on))
-    names = [name for p in plan.lookups for name in p.lookup.output_names]
-    # The answer is taken apart in the projection that Spark needs anyway; the UDF in it is evaluated once.
-    added = [answer[f"c{i}"].alias(name) for i, name in enumerate(names)]
-    hidden = [answer["counts"].alias(HIDDEN)]
-    if plan.drops_misses:
-        hidden.append(answer["kept"].alias(HIDDEN_KEPT))
-    return df.select(*(_column(column) for column in df.columns), *added, *hidden)
+    return df.withColumn(HIDDEN, function(*(_column(column) for p in plan.lookups for column in p.lookup.on)))
 
 
 def _answer_type(plan: EnrichPlan) -> StructType:
@@ -123,11 +118,25 @@ def _with_names(body: _RowsBody, stream: Sequence[str], result: Sequence[str]) -
     return run
 
 
+def counts_in(plan: EnrichPlan) -> Column:
+    """What the workers have counted, beside some of the rows."""
+    return F.col(HIDDEN) if plan.way == "rows" else F.col(HIDDEN)["counts"]
+
+
 def is_kept(plan: EnrichPlan) -> Column:
     """Whether a row belongs to the output: neither left out by `on_miss` nor there only to carry counts."""
     if plan.way == "rows":
         return F.coalesce(F.col(HIDDEN)[CARRIES_ROW], F.lit(1)) == 1
-    return F.col(HIDDEN_KEPT) if plan.drops_misses else F.lit(True)
+    return F.col(HIDDEN)["kept"] if plan.drops_misses else F.lit(True)
+
+
+def taken_apart(joined: DataFrame, plan: EnrichPlan) -> DataFrame:
+    """The stream's columns and those of the relations, without the hidden one."""
+    if plan.way == "rows":
+        return joined.drop(HIDDEN)
+    names = [name for p in plan.lookups for name in p.lookup.output_names]
+    added = [F.col(HIDDEN)[f"c{i}"].alias(name) for i, name in enumerate(names)]
+    return joined.select(*(_column(column) for column in joined.columns if column != HIDDEN), *added)
 
 
 def _column(name: str) -> Column:

@@ -30,9 +30,11 @@ from semistream.spark.crossing import (
     arrow_udf,
     by_answers,
     by_rows,
+    counts_in,
     is_kept,
     shared_out_by_key,
     struct_of,
+    taken_apart,
 )
 from semistream.spark.environment import (
     arrow_batch_rows,
@@ -41,7 +43,7 @@ from semistream.spark.environment import (
     worker_count,
 )
 from semistream.spark.plan import EnrichPlan, in_words, make_plan, metric_names
-from semistream.spark.plan_checks import BY_PARTITION, HIDDEN, HIDDEN_NAMES, check_argument_count, check_arguments
+from semistream.spark.plan_checks import BY_PARTITION, check_argument_count, check_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -114,8 +116,8 @@ def enrich(
     counted = shared_out_by_key(_counted(df, label), plan)
     joined = by_answers(counted, plan) if plan.way == "answers" else by_rows(counted, plan)
     kept = is_kept(plan)
-    seen = joined.observe(label, *observed(F.col(HIDDEN), lookup_names, kept)).where(kept)
-    return seen.drop(*HIDDEN_NAMES)
+    seen = joined.observe(label, *observed(counts_in(plan), lookup_names, kept)).where(kept)
+    return taken_apart(seen, plan)
 
 
 def explain(
