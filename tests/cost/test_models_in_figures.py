@@ -2,9 +2,13 @@
 
 These are the points at which a model once said too much: a scan whose cells have a row or two, an H_R whose index
 weighs half as much as its rows, and a small cache beside many waiting rows, which learns its threshold for many rounds.
+The figures' streams end after eight rounds of R. Where the threshold then still lacks a step, the stream is longer here:
+a model says what a cache comes to rest at.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -17,23 +21,26 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(
-    ("figure", "label", "x"),
+    ("figure", "label", "x", "times_longer"),
     [
-        ("sscj-6", "MESHJOIN", 1.0),
-        ("sscj-6", "MESHJOIN", 3.0),
-        ("moij-7f", "MOIJ", 10.0),
-        ("moij-7b", "MOIJ", 20.0),
-        ("moij-7a", "CACHEJOIN", 10.0),
-        ("pcsrj-3b", "CACHEJOIN", 200.0),
-        ("pcsrj-3b", "PCSRJ", 200.0),
-        ("pcsrj-3a", "PCSRJ", 4.0),
+        ("sscj-6", "MESHJOIN", 1.0, 1),
+        ("sscj-6", "MESHJOIN", 3.0, 1),
+        ("moij-7f", "MOIJ", 10.0, 1),
+        ("moij-7b", "MOIJ", 20.0, 1),
+        ("moij-7a", "CACHEJOIN", 10.0, 1),
+        ("moij-7b", "CACHEJOIN", 60.0, 1),
+        ("moij-7f", "CACHEJOIN tuned", 1.0, 4),
+        ("pcsrj-3b", "CACHEJOIN", 200.0, 1),
+        ("pcsrj-3b", "PCSRJ", 200.0, 1),
+        ("pcsrj-3a", "PCSRJ", 4.0, 1),
     ],
 )
-def test_a_model_is_within_ten_per_cent_of_the_count(figure: str, label: str, x: float) -> None:
+def test_a_model_is_within_ten_per_cent_of_the_count(figure: str, label: str, x: float, times_longer: int) -> None:
     experiment = EXPERIMENTS[figure]
     series = next(series for series in experiment.series if series.label == label)
     setting = dict(experiment.settings("default"))[x]
     assert isinstance(setting, Setting)
+    setting = replace(setting, turns=times_longer * setting.turns)
     told, seen = prediction(series, setting, Conditions()), observe(series, setting, Conditions())
     print(
         f"{figure}, {label} at {x:g}: hits {seen.hit_share:.3f} (told {told.hit_share:.3f}), "
