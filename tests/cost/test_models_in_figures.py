@@ -2,8 +2,8 @@
 
 These are the points at which a model once said too much: a scan whose cells have a row or two, an H_R whose index
 weighs half as much as its rows, and a small cache beside many waiting rows, which learns its threshold for many rounds.
-The figures' streams end after eight rounds of R. Where the threshold then still lacks a step, the stream is longer here:
-a model says what a cache comes to rest at.
+The figures' streams end after eight rounds of R. Where the threshold then still lacks a step, the stream is longer
+here: a model says what a cache comes to rest at.
 """
 
 from __future__ import annotations

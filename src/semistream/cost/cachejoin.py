@@ -17,7 +17,7 @@ rises when more than half of the cache was replaced in a round, which eight sixt
 is held than fits. One busy round is enough, and it hardly ever comes down. So it rests where seven sixteenths are not
 exceeded even by a round with two standard deviations more keys than the mean, and L is more than two rounds; each key
 comes in once in a round or not at all, which makes rounds more even than by chance alone. w_S is the steady state of
-what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until H_S is full again.
+what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until H_S is full.
 
 | symbol | name here    | unit           | meaning                                           |
 |--------|--------------|----------------|---------------------------------------------------|
