@@ -286,6 +286,8 @@ def test_only_the_same_enrichment_has_the_same_identity(products: RelationHandle
         planned(products.on("n")),
         planned(products.on(), on_miss="drop"),
         planned(products.on(), memory_bytes=65 << 20),
+        planned(products.on(), workers=3),
+        planned(products.on(), batch_rows=20_000),
         planned(products.on(), algorithm="inlj"),
         planned(products.on(), on_miss="default", defaults={"name": "?"}),
     ]

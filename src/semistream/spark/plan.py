@@ -186,7 +186,7 @@ def make_plan(
     way, why = _choose_way(plans, memory_bytes // probable_workers, batch_rows)
     shared_out, why_shared_out = _choose_shuffle(plans, shuffle, memory_bytes, tasks)
     reasons = (why, why_shared_out, *choices)
-    identity = _identity(plans, memory_bytes)
+    identity = _identity(plans, memory_bytes, workers, batch_rows)
     return EnrichPlan(identity, plans, memory_bytes, workers, batch_rows, way, shared_out, reasons)
 
 
@@ -236,9 +236,13 @@ def _choose_algorithms(
     return tuple(fitting_plans), choices
 
 
-def _identity(plans: Sequence[LookupPlan], memory_bytes: int) -> str:
-    """The same for the same enrichment, so that one that is planned again, as in `foreachBatch`, is warm at once."""
-    return hashlib.blake2b(repr((plans, memory_bytes)).encode(), digest_size=16).hexdigest()
+def _identity(plans: Sequence[LookupPlan], memory_bytes: int, workers: int, batch_rows: int) -> str:
+    """The same for the same enrichment, so that one that is planned again, as in `foreachBatch`, is warm at once.
+
+    Another number of workers, or of rows that cross at a time, divides the memory in another way: what is remembered
+    then has another shape, and lies apart.
+    """
+    return hashlib.blake2b(repr((plans, memory_bytes, workers, batch_rows)).encode(), digest_size=16).hexdigest()
 
 
 def in_words(plan: EnrichPlan) -> str:
