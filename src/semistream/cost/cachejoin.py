@@ -15,9 +15,9 @@ have come in after it: all keys stay equally long, L. Room is made for a sixteen
 with more keys that want to come in, the first of R in order of popularity, lets in no more at a read. The threshold
 rises when more than half of the cache was replaced in a round, which eight sixteenths are, since by then a little less
 is held than fits. One busy round is enough, and it hardly ever comes down. So it rests where seven sixteenths are not
-exceeded even by a round with two standard deviations more keys than the mean, and L is more than two rounds; each key
-comes in once in a round or not at all, which makes rounds more even than by chance alone. w_S is the steady state of
-what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until H_S is full.
+exceeded even by a round with two standard deviations more keys than the mean, and L is more than two rounds. w_S is the
+steady state of what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until
+H_S is full again.
 
 | symbol | name here    | unit           | meaning                                           |
 |--------|--------------|----------------|---------------------------------------------------|
@@ -124,10 +124,8 @@ def _is_at_rest(loop: Loop, threshold: int, sharing: Sharing, places: float) -> 
     """Whether hardly any round replaces half of the cache."""
     until_in = rows_until_let_in(loop, threshold, _room_keys(places))
     out = 1.0 - sharing(loop, until_in, threshold, places)
-    # A key that has come in stays for more than a round, so in each round it comes once or not at all.
-    comes = np.minimum(out / until_in * loop.round_rows, 1.0)
-    mean, variance = (float((loop.count * each).sum()) for each in (comes, comes * (1.0 - comes)))
-    return mean + BUSY_DEVIATIONS * math.sqrt(variance) <= (CHURN_SHARE - REPLACED_SHARE) * places
+    replaced = float((loop.count * out / until_in).sum()) * loop.round_rows
+    return replaced + BUSY_DEVIATIONS * math.sqrt(replaced) <= (CHURN_SHARE - REPLACED_SHARE) * places
 
 
 def _room_keys(places: float) -> int:
