@@ -10,7 +10,7 @@ from semistream.budget import MemoryBudget
 from semistream.clock import VirtualClock
 from semistream.joins.base import JoinResources, JoinStats
 from semistream.joins.registry import ALGORITHMS
-from semistream.joins.timed import TimedRun, run_timed
+from semistream.joins.timed import Seconds, TimedRun, run_timed
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import IoProfile, MeteredRelation
 
@@ -30,8 +30,9 @@ def run(
     charge_s: float = 0.0,
     seed: int = 0,
     window: tuple[int, int] | None = None,
+    arrived_s: Seconds | None = None,
 ) -> TimedRun:
-    """Uniform keys at a constant rate."""
+    """Uniform keys at a constant rate, unless they are told when to come."""
     clock = VirtualClock()
     table = pa.table({"k": np.arange(KEYS), "payload": np.arange(KEYS)})
     relation = MeteredRelation(MemoryRelation.from_table(table, ["k"], page_rows=PAGE_ROWS), SLOW, clock)
@@ -39,9 +40,11 @@ def run(
     codes = np.random.default_rng(seed).integers(0, KEYS, rows)
 
     def charge(before: JoinStats, after: JoinStats) -> float:
-        return (after.outputs - before.outputs) * charge_s
+        return (after.outputs - before.outputs + after.rows - before.rows) * charge_s
 
-    return run_timed(join, codes, np.arange(rows) / arrival_rows_per_s, clock, charge, window=window)
+    if arrived_s is None:
+        arrived_s = np.arange(rows) / arrival_rows_per_s
+    return run_timed(join, codes, arrived_s, clock, charge, window=window)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -69,9 +72,27 @@ def test_a_stream_that_is_too_fast_is_found_out_and_piles_up() -> None:
     assert timed.waiting_s[-1] > timed.waiting_s[len(timed.waiting_s) // 2]
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("burst_rows", [400, 2500])
+def test_bursts_that_are_served_before_the_next_one_comes_are_kept_up_with(name: str, burst_rows: int) -> None:
+    # Admitting a burst takes several turns and some time, in which nothing is finished; that is not its rate.
+    arrived_s = np.repeat(np.arange(5) * 60.0, burst_rows)
+    timed = run(name, 5 * burst_rows, 0, charge_s=1e-6, arrived_s=arrived_s)
+    assert (timed.finished_s - arrived_s).max() < 30, "the scene is meant to have bursts that are served in time"
+    assert timed.keeps_up
+
+
+def test_bursts_that_pile_up_are_not_kept_up_with() -> None:
+    arrived_s = np.repeat(np.arange(5) * 0.1, 20_000)
+    timed = run("hybridjoin", 100_000, 0, charge_s=1e-6, arrived_s=arrived_s)
+    assert timed.waiting_s[-1] > timed.waiting_s[20_000]
+    assert not timed.keeps_up
+
+
 def test_operations_take_the_time_they_are_charged() -> None:
     free, charged = (run("inlj", 2000, 1e9, charge_s=charge_s) for charge_s in (0.0, 0.001))
-    assert charged.finished_s.max() == pytest.approx(free.finished_s.max() + 2000 * 0.001)
+    # Each of the rows comes in and is put out.
+    assert charged.finished_s.max() == pytest.approx(free.finished_s.max() + 2 * 2000 * 0.001)
 
 
 def test_the_rate_between_two_moments_is_rows_over_seconds() -> None:

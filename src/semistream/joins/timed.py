@@ -96,7 +96,7 @@ def run_timed(
     numbers = np.arange(len(codes), dtype=np.int64)
     admitted_s, finished_s = np.full(len(codes), np.nan), np.full(len(codes), np.nan)
     admitted = finished = buffered_max = served_rows = 0
-    served_s = 0.0
+    served_s = backlog_s = 0.0
     is_over = False
     before = join.stats.copy()
 
@@ -107,7 +107,7 @@ def run_timed(
             before = join.stats.copy()
 
     while finished < len(codes) and not is_over:
-        now_s = clock.now_s()
+        now_s, finished_before = clock.now_s(), finished
         arrived = int(np.searchsorted(arrived_s, now_s, side="right"))
         buffered_max = max(buffered_max, arrived - admitted)
         if admitted < arrived and join.wants_rows:
@@ -124,16 +124,16 @@ def run_timed(
             finished += len(step.finished)
             if sink is not None:
                 sink(step)
-            if admitted < arrived:
-                served_rows += len(step.finished)
             if window is not None and admitted > window[1] and clock.now_s() > admitted_s[window[1]]:
                 is_over = _is_finished_between(finished_s, *admitted_s[list(window)])
                 window = None
         else:
             clock.advance(float(arrived_s[admitted]) - now_s)
             continue
-        if admitted < arrived:
-            served_s += clock.now_s() - now_s
+        # A burst that the join only has to admit is no backlog; admitting between its steps is part of serving one.
+        backlog_s = backlog_s + clock.now_s() - now_s if admitted < arrived else 0.0
+        if finished > finished_before and backlog_s > 0:
+            served_rows, served_s, backlog_s = served_rows + finished - finished_before, served_s + backlog_s, 0.0
     return TimedRun(arrived_s, admitted_s, finished_s, buffered_max, served_rows, served_s)
 
 
