@@ -16,6 +16,7 @@ from semistream.planning.capacities import Room, workload_of
 from semistream.planning.tune import Tuner, best_by_model, tune
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import HDD
+from semistream.relations.partitioned import split_in_memory
 
 pytestmark = pytest.mark.long
 
@@ -56,6 +57,17 @@ def test_the_optimum_of_the_model_is_within_five_percent_of_the_best_measured(
     assert found.by_model in found.trials
     assert found.as_text().count("<- best") in (1, 2)
     assert json.loads(json.dumps(found.as_json()))["algorithm"] == algorithm
+
+
+def test_parts_of_a_relation_are_run_side_by_side_as_the_model_has_them() -> None:
+    parts = split_in_memory(relation(50), 2, page_rows=50)
+    room = Room(120_000)
+    workload = workload_of(parts, room, zipf_exponent=EXPONENT, layout="frequency")
+    found = tune("pcsrj", Tuner(lambda _: parts, workload, room, HDD), stream(48_000), [50], measured_points=5)
+    # One after the other they would take more than twice as long.
+    for trial in found.trials:
+        assert trial.measured_rows_per_s is not None
+        assert trial.measured_rows_per_s > 0.6 * trial.predicted_rows_per_s, "\n" + found.as_text()
 
 
 def test_a_finer_search_never_finds_less() -> None:

@@ -35,6 +35,7 @@ from semistream.planning.charging import charge_of, typical
 from semistream.planning.settings import SETTINGS, best_setting, values_of
 from semistream.relations.base import Relation
 from semistream.relations.metered import IoProfile, MeteredRelation
+from semistream.relations.partitioned import partition_of, partitions_of
 
 MEASURED_POINTS = 7
 """Values of a setting that are run."""
@@ -132,23 +133,38 @@ class Tuner:
         return Trial(page_rows, dict(settings), sizes.h_s_rows, sizes.h_r_rows, told.hit_share, told.mu_rows_per_s)
 
     def measured(self, trial: Trial, algorithm: str, stream: Stream) -> Trial:
-        """The same with the rate of a run over a stream of these codes."""
-        clock = VirtualClock()
-        relation = MeteredRelation(self.relation_of(trial.page_rows), self.io, clock)
-        needed = rows_needed(trial)
+        """The same with the rate of a run over a stream of these codes.
+
+        The parts of PCSRJ are nodes: each has a disk, a clock and its part of the memory, and the stream is as fast as
+        the part that falls behind first.
+        """
+        relation = self.relation_of(trial.page_rows)
+        parts = partitions_of(relation) if algorithm == "pcsrj" else (relation,)
+        needed = len(parts) * rows_needed(trial)
         codes = stream(needed) if callable(stream) else stream
         if len(codes) < needed:
             raise InvalidOption(
                 "the stream is too short to measure a steady rate",
-                given=f"{len(codes)} rows, of which {trial.h_s_rows:.0f} can wait",
+                given=f"{len(codes)} rows, of which {len(parts) * trial.h_s_rows:.0f} can wait",
                 allowed=f"at least {needed} rows",
                 hint="give a longer stream, or less memory",
             )
-        join = ALGORITHMS[algorithm].build(relation, self.room.resources(clock), **trial.settings)
+        room = replace(self.room, memory_bytes=self.room.memory_bytes // len(parts))
+        numbers = partition_of(codes, len(parts))
+        rates = []
+        for number, part in enumerate(parts):
+            own = codes[numbers == number]
+            rates.append(self._rate(part, room, algorithm, trial, own) * len(codes) / len(own))
+        return replace(trial, measured_rows_per_s=min(rates))
+
+    def _rate(self, relation: Any, room: Room, algorithm: str, trial: Trial, codes: Numbers) -> float:
+        """Rows a second of one operator in the steady state, on a clock of its own."""
+        clock = VirtualClock()
+        metered = MeteredRelation(relation, self.io, clock)
+        join = ALGORITHMS[algorithm].build(metered, room.resources(clock), **trial.settings)
         timed = run_timed(join, codes, np.zeros(len(codes)), clock, charge_of(self.prices))
         end = len(codes) - int(trial.h_s_rows)
-        rate = timed.rate_between(end // 2, end)
-        return replace(trial, measured_rows_per_s=rate)
+        return timed.rate_between(end // 2, end)
 
 
 def rows_needed(trial: Trial) -> int:
