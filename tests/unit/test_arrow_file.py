@@ -211,6 +211,19 @@ def test_rows_are_found_however_codes_are_spread(tmp_path: Path, access: str, sp
     assert relation.page_reads > 0
 
 
+def test_who_keeps_a_narrow_page_does_not_keep_what_was_read_with_it(tmp_path: Path) -> None:
+    rows = _plain_rows(np.arange(5000), text_bytes=600)
+    relation = _open(publish_version(tmp_path / "r", rows, page_bytes=64 * KIB), access="read", columns=["half"])
+    kept = [relation.segment(number) for number in range(relation.segment_count)]
+    assert pa.Table.from_batches(kept).column("half").to_pylist() == rows.column("half").to_pylist()
+    memory = {}
+    for buffer in (b for page in kept for column in page.columns for b in column.buffers() if b is not None):
+        while buffer.parent is not None:
+            buffer = buffer.parent
+        memory[buffer.address] = buffer.size
+    assert sum(memory.values()) < 1.5 * sum(page.nbytes for page in kept)
+
+
 @pytest.mark.parametrize("access", ["map", "read"])
 def test_the_gather_agrees_with_take_for_every_flat_type(tmp_path: Path, access: str) -> None:
     rng = np.random.default_rng(6)

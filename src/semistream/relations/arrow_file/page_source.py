@@ -107,6 +107,9 @@ def _held(content: npt.NDArray[np.uint8], moved: _Moved | None) -> HeldPages:
 class PageSource(abc.ABC):
     """The pages of one open data file."""
 
+    is_map: bool
+    """Whether pages are views of a map, which takes no memory of the process, or copies."""
+
     def __init__(self, descriptor: int, path: Path, index: PageIndex) -> None:
         self._descriptor = descriptor
         self._path = path
@@ -162,6 +165,8 @@ class PageSource(abc.ABC):
 
 class MappedPages(PageSource):
     """Pages read from a map of the whole data file."""
+
+    is_map = True
 
     def __init__(self, descriptor: int, path: Path, index: PageIndex, data_bytes: int) -> None:
         super().__init__(descriptor, path, index)
@@ -234,6 +239,8 @@ class MappedPages(PageSource):
 
 class ReadPages(PageSource):
     """Pages read into a private buffer of a fixed size."""
+
+    is_map = False
 
     def __init__(self, descriptor: int, path: Path, index: PageIndex, disk_buffer_bytes: int) -> None:
         super().__init__(descriptor, path, index)

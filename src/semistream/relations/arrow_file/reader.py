@@ -106,7 +106,11 @@ class ArrowFileRelation:
         assert 0 <= number < self.segment_count, "a segment that does not exist"
         self._page_reads += 1
         page = pa.ipc.read_record_batch(self._file.pages.message(self._first_page + number), self._file.schema)
-        return page.select(self.schema.names)
+        wanted = page.select(self.schema.names)
+        if self._file.pages.is_map or wanted.num_columns == page.num_columns:
+            return wanted
+        # A column keeps all alive that was read with it, and whoever holds a page pays for what he asked for.
+        return pa.ipc.read_record_batch(wanted.serialize(memory_pool=pa.system_memory_pool()), self.schema)
 
     def page_for(self, code: int) -> pa.RecordBatch:
         """Return the page on which rows of `code` stand, or would stand."""
