@@ -20,6 +20,10 @@ pytestmark = pytest.mark.long
 
 
 KEYS, MEMORY_BYTES, STREAM_ROW_BYTES = 20_000, 2_000_000, 20
+COLUMNS = 13
+ROW_BYTES = 8 * (COLUMNS + 1)
+"""About as long as the papers' rows of R, which have 120 bytes."""
+
 WARM_UP_ROWS, MEASURED_ROWS, BATCH_ROWS = 600_000, 100_000, 5_000
 
 
@@ -51,11 +55,11 @@ class Scene:
         return (self.join.stats.hits - hits) / rows
 
 
-def scene(exponent: float, rows_per_key: int, columns: int = 13, seed: int = 1) -> Scene:
+def scene(exponent: float, rows_per_key: int, memory_bytes: int = MEMORY_BYTES, seed: int = 1) -> Scene:
     keys = np.repeat(np.arange(KEYS), rows_per_key)
-    table = pa.table({CODE_COLUMN: keys} | {f"p{i}": keys for i in range(columns)})
+    table = pa.table({CODE_COLUMN: keys} | {f"p{i}": keys for i in range(COLUMNS)})
     relation = MemoryRelation(table, ["p0"], page_rows=100 * rows_per_key)
-    budget = MemoryBudget(MEMORY_BYTES)
+    budget = MemoryBudget(memory_bytes)
     join = MemoryOptimalIndexJoin(relation, JoinResources(budget, VirtualClock(), 10_000, STREAM_ROW_BYTES))
     weights = np.arange(1, KEYS + 1) ** -exponent
     return Scene(join, budget, weights / weights.sum(), exponent, np.random.default_rng(seed))
@@ -78,11 +82,19 @@ def test_the_placement_needs_the_memory_of_the_brute_force_minimum(exponent: flo
     assert fed.budget.peak_bytes <= MEMORY_BYTES
 
 
-def test_without_skew_nothing_is_remembered() -> None:
-    # Rows of R that are large beside stream rows, as in the papers: chance alone never makes a key worth it.
-    fed = scene(exponent=0.0, rows_per_key=1, columns=80)
+@pytest.mark.parametrize("share_of_r", [0.02, 0.1, 0.2])
+def test_without_skew_nothing_is_remembered(share_of_r: float) -> None:
+    fed = scene(exponent=0.0, rows_per_key=1, memory_bytes=int(share_of_r * KEYS * ROW_BYTES))
     fed.feed(300_000)
+    assert fed.join.stats.hits == 0
     assert len(fed.join._store.held) == 0
+
+
+def test_without_skew_chance_lets_in_some_where_memory_is_nearly_as_large_as_r() -> None:
+    # As many rows wait for a key as its row in R weighs, so that a lucky sample looks like popularity.
+    fed = scene(exponent=0.0, rows_per_key=1, memory_bytes=int(0.9 * KEYS * ROW_BYTES))
+    fed.feed(WARM_UP_ROWS)
+    assert fed.feed(MEASURED_ROWS) < 0.05
 
 
 def test_every_read_for_a_key_that_is_there_yields_output() -> None:

@@ -20,6 +20,8 @@ Deviates from the printed algorithm where that loses memory or contradicts its o
 - n is an expectation, and what waits now is one sample of it, so both tests ask for a clear case: who is let in must
   exceed the border by `CERTAINTY` standard deviations of such a count, who is let go must fall short of it by as much.
   Without that chance lets in and out as many keys as merit does. At the border itself either place is as good.
+  H_R is therefore empty in a stream without skew as long as the memory is small beside R, up to a fifth of it with rows
+  of 120 and 20 bytes; where it is nearly as large as R, so many rows wait for each key that now and then one is let in.
 """
 
 from __future__ import annotations
