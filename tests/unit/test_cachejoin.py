@@ -1,0 +1,65 @@
+"""CACHEJOIN learns how many rows must wait for a key before it is remembered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from semistream.budget import MemoryBudget
+from semistream.clock import VirtualClock
+from semistream.joins.base import JoinResources, StreamRows
+from semistream.joins.cachejoin import CacheJoin
+from semistream.lab.workloads.zipf import Zipf
+from semistream.relations.memory import MemoryRelation
+
+KEYS, PAGE_ROWS, BATCH_ROWS = 5_000, 50, 5_000
+ROUND = KEYS // PAGE_ROWS
+"""Iterations in which as many pages are read as R has."""
+
+
+def join_with(threshold: int, memory_bytes: int = 400_000, cache_share: float = 0.1) -> CacheJoin:
+    table = pa.table({"k": np.arange(KEYS), "text": np.full(KEYS, "x" * 80)})
+    relation = MemoryRelation.from_table(table, ["k"], page_rows=PAGE_ROWS)
+    resources = JoinResources(MemoryBudget(memory_bytes), VirtualClock(), BATCH_ROWS, 20)
+    return CacheJoin(relation, resources, cache_share=cache_share, threshold=threshold)
+
+
+def thresholds_of_rounds(join: CacheJoin, exponent: float, rounds: int) -> list[int]:
+    """Feed a stream for so many rounds of R; return the threshold at the end of each."""
+    rng, keys, seen = np.random.default_rng(2), Zipf(KEYS, exponent), []
+    while len(seen) < rounds:
+        left = StreamRows(np.arange(BATCH_ROWS), keys.sample(rng, BATCH_ROWS))
+        while len(left):
+            taken = join.admit(left)
+            left = StreamRows(left.numbers[taken:], left.codes[taken:])
+            while not join.wants_rows:
+                join.step()
+                if join.stats.iterations // ROUND > len(seen):
+                    seen.append(join.threshold)
+    return seen
+
+
+@pytest.mark.parametrize("exponent", [0.3, 1.0])
+def test_the_threshold_rises_while_the_cache_churns_and_then_rests(exponent: float) -> None:
+    join = join_with(threshold=1)
+    seen = thresholds_of_rounds(join, exponent, rounds=40)
+    steps = np.diff([1, *seen])
+    assert set(steps.tolist()) <= {-1, 0, 1}, "it moves by one a round"
+    assert steps[:2].tolist() == [1, 1], "everybody who waits for a page is let in at first, and pushes others out"
+    assert max(seen[-10:]) - min(seen[-10:]) <= 1, f"it has not come to rest: {seen}"
+
+
+def test_the_threshold_falls_while_the_cache_stays_unfilled() -> None:
+    join = join_with(threshold=200)
+    seen = thresholds_of_rounds(join, 1.0, rounds=20)
+    assert seen[:10] == list(range(199, 189, -1)), "few are asked for so often, so that each round lowers it"
+    assert 0 < len(join.held) < 10
+
+
+def test_a_fallen_threshold_fills_the_cache_again() -> None:
+    join = join_with(threshold=30)
+    seen = thresholds_of_rounds(join, 1.0, rounds=40)
+    assert min(seen) < 30
+    assert len(join.held) > 0
+    assert join.stats.hits > 0
