@@ -12,11 +12,20 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import itertools
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+ENTRIES_LOOKED_AT = 1_000
+"""Of a folder in which a near name is sought: an error must come at once, also beside a million files."""
+
+_CUTOFF = 0.5
+"""How alike two words must be: 1 is the same, 0 nothing in common."""
 
 
 class SemistreamError(Exception):
@@ -120,8 +129,29 @@ class EnvironmentUnfit(SemistreamError, RuntimeError):
 
 def did_you_mean(given: str, allowed: Iterable[str]) -> str | None:
     """Return a hint naming the closest allowed word, or None when nothing is close."""
-    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=_CUTOFF)
     return f"did you mean {close[0]!r}?" if close else None
+
+
+def did_you_mean_beside(
+    path: str | os.PathLike[str], is_possible: Callable[[Path], bool] = lambda _: True
+) -> str | None:
+    """Return a hint naming what lies beside a path that does not exist and is called much like it, or None.
+
+    Endings alone make no two files alike: all that comes before the first dot must be near, too.
+    """
+    missing = Path(path)
+    try:
+        with os.scandir(missing.parent) as entries:
+            names = [entry.name for entry in itertools.islice(entries, ENTRIES_LOOKED_AT)]
+    except (OSError, ValueError):
+        # A folder that is missing too, or that may not be read: the error is about the path, not about a hint.
+        return None
+    stems = {name.partition(".")[0] for name in names}
+    near = set(difflib.get_close_matches(missing.name.partition(".")[0], stems, n=len(stems) + 1, cutoff=_CUTOFF))
+    return did_you_mean(
+        missing.name, [name for name in names if name.partition(".")[0] in near and is_possible(missing.parent / name)]
+    )
 
 
 def check_choice(option: str, given: object, allowed: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from semistream.cli.main import app
-from semistream.cli.output import LineDisplay, parse_rows, split_names
+from semistream.cli.output import LineDisplay, parse_rows, parse_sizes, split_names
 from semistream.clock import VirtualClock
 from semistream.demo.display import StreamView
 from semistream.demo.workspace import MARKER, Workspace
@@ -65,6 +65,16 @@ def test_the_algorithms_are_those_of_the_registry() -> None:
     assert [row["name"] for row in table] == list(ALGORITHMS)
     assert set(table[0]) == {"name", "reads", "remembers", "waits", "paper", "needs", "many_to_many"}
     assert all(name in run("algorithms").stdout for name in ALGORITHMS)
+
+
+def test_the_algorithms_fit_a_terminal_without_a_broken_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = run("algorithms").stdout
+    assert max(map(len, printed.splitlines())) <= 80
+    told = {
+        word for a in ALGORITHMS.values() for text in (a.reads, a.remembers, a.waits, a.paper) for word in text.split()
+    }
+    assert told <= set(printed.split())
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -239,6 +249,13 @@ def test_names_are_split_at_commas_and_none_may_be_empty() -> None:
     assert split_names(None) is None
     with pytest.raises(InvalidOption, match="empty name"):
         split_names("a,,b")
+
+
+def test_sizes_are_split_at_commas_and_none_may_be_empty() -> None:
+    assert parse_sizes("4MB, 16KiB") == [4_000_000, 16_384]
+    for text in (",", "4MB,,8MB", ""):
+        with pytest.raises(InvalidOption, match="list of memory sizes"):
+            parse_sizes(text)
 
 
 # Progress

@@ -86,6 +86,14 @@ def test_plan_has_a_bill_or_a_reason_for_every_algorithm(directory: Path) -> Non
     assert plan["arrival_rows_per_s"] == 1000
 
 
+def test_whether_an_algorithm_keeps_up_is_not_known_without_a_rate(directory: Path) -> None:
+    for relation, memory in (("products", "1MB"), ("offers", "20KB")):
+        plan = answer(run("plan", directory / relation, "--memory", memory, "--json"))
+        assert {bill["keeps_up"] for bill in (plan["chosen"], *plan["bills"])} == {None}
+    plan = answer(run("plan", directory / "offers", "--memory", "1MB", "--rate", "1k", "--json"))
+    assert {bill["keeps_up"] for bill in plan["bills"]} == {True, False}
+
+
 def test_plan_says_what_it_chose(directory: Path) -> None:
     result = run("plan", directory / "offers", "--memory", "1MB", "--io", "hdd", "--skew", "0.5")
     assert result.exit_code == 0, result.stderr
@@ -188,14 +196,29 @@ def test_calibrate_measures_every_symbol_and_says_what_it_does(tmp_path: Path, m
     ("arguments", "words"),
     [
         (("plan", "nowhere"), "error: there is no relation at this place"),
+        (("plan", "nowhere"), "hint: build it with `semistream index`"),
+        (("plan", "prodcts"), "hint: did you mean 'products'?"),
         (("plan", "products", "--io", "hd"), "did you mean 'hdd'?"),
         (("plan", "products", "--memory", "much"), "error: a memory size could not be read; given: 'much'"),
         (("plan", "products", "--memory", "1KB"), "error: no algorithm can join relation 'products' in this memory"),
         (("plan", "products", "--rate", "fast"), "error: a number of rows could not be read; given: 'fast'"),
         (("tune", "products", "--algorithm", "scj"), "did you mean 'sscj'?"),
         (("tune", "products", "--algorithm", "sscj", "--memory", "5KB"), "error: the memory is too small for sscj"),
+        (
+            ("tune", "products", "--algorithm", "moij"),
+            "error: moij has nothing to tune; given: 'moij'; allowed: cachejoin,",
+        ),
+        (
+            ("tune", "offers", "--algorithm", "x-hybridjoin", "--memory", "5KB"),
+            "error: x-hybridjoin joins unique keys only, and keys of relation 'offers' repeat",
+        ),
         (("tune", "nothing", "--algorithm", "sscj"), "error: relation 'nothing' is empty"),
         (("advise", "products", "--stream", "nowhere.csv"), "error: the source does not exist"),
+        (("advise", "products", "--stream", "sale.parquet"), "hint: did you mean 'sales.parquet'?"),
+        (
+            ("advise", "products", "--stream", "sales.csv", "--memory", ","),
+            "error: a list of memory sizes has an empty one; given: ','",
+        ),
         (("advise", "products", "--stream", "sales.csv", "--on", "produkt_id"), "did you mean 'product_id'?"),
         (("advise", "products", "--stream", "sales.csv", "--on", "a,b"), "has a key of 1 columns"),
         (

@@ -216,12 +216,14 @@ def test_who_keeps_a_narrow_page_does_not_keep_what_was_read_with_it(tmp_path: P
     relation = _open(publish_version(tmp_path / "r", rows, page_bytes=64 * KIB), access="read", columns=["half"])
     kept = [relation.segment(number) for number in range(relation.segment_count)]
     assert pa.Table.from_batches(kept).column("half").to_pylist() == rows.column("half").to_pylist()
-    memory = {}
-    for buffer in (b for page in kept for column in page.columns for b in column.buffers() if b is not None):
-        while buffer.parent is not None:
-            buffer = buffer.parent
-        memory[buffer.address] = buffer.size
+    buffers = (buffer for page in kept for column in page.columns for buffer in column.buffers() if buffer is not None)
+    memory = {whole.address: whole.size for whole in map(_whole_of, buffers)}
     assert sum(memory.values()) < 1.5 * sum(page.nbytes for page in kept)
+
+
+def _whole_of(buffer: pa.Buffer) -> pa.Buffer:
+    """What is kept alive by a buffer that is part of another."""
+    return buffer if buffer.parent is None else _whole_of(buffer.parent)
 
 
 @pytest.mark.parametrize("access", ["map", "read"])

@@ -5,11 +5,19 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from semistream import errors
-from semistream.errors import InvalidOption, SemistreamError, check_choice, check_option_names, did_you_mean
+from semistream.errors import (
+    InvalidOption,
+    SemistreamError,
+    check_choice,
+    check_option_names,
+    did_you_mean,
+    did_you_mean_beside,
+)
 
 
 def _family(kind: type[SemistreamError]) -> Iterator[type[SemistreamError]]:
@@ -73,6 +81,35 @@ def test_a_near_miss_is_answered_with_the_word_that_was_meant() -> None:
     assert did_you_mean("adaptve", ["inlj", "adaptive"]) == "did you mean 'adaptive'?"
     assert did_you_mean("xyz", ["inlj", "adaptive"]) is None
     assert did_you_mean("x", []) is None
+
+
+def test_a_path_that_is_missing_is_answered_with_its_neighbour(tmp_path: Path) -> None:
+    for name in ("sales.parquet", "weather.csv", "products"):
+        (tmp_path / name).touch()
+    assert did_you_mean_beside(tmp_path / "sale.parquet") == "did you mean 'sales.parquet'?"
+    assert did_you_mean_beside(str(tmp_path / "sales.parqet")) == "did you mean 'sales.parquet'?"
+    assert did_you_mean_beside(f"{tmp_path}/prodcts/") == "did you mean 'products'?"
+    assert did_you_mean_beside(tmp_path / "prodcts", lambda path: path.is_dir()) is None
+
+
+def test_files_are_not_alike_for_their_ending(tmp_path: Path) -> None:
+    (tmp_path / "sales.parquet").touch()
+    assert did_you_mean_beside(tmp_path / "nowhere.parquet") is None
+
+
+@pytest.mark.parametrize("path", ["nowhere/products", "file/products", "/", "", "a\0b/c"])
+def test_a_path_without_a_folder_to_look_into_has_no_neighbour(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert did_you_mean_beside(path) is None
+
+
+def test_of_a_large_folder_only_a_part_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "ENTRIES_LOOKED_AT", 0)
+    (tmp_path / "sales.csv").touch()
+    assert did_you_mean_beside(tmp_path / "sale.csv") is None
 
 
 def test_a_choice_is_one_of_the_allowed_words() -> None:

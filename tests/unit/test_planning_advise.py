@@ -11,12 +11,14 @@ import pytest
 
 from semistream.clock import VirtualClock
 from semistream.errors import BudgetExceeded, InvalidOption
+from semistream.joins.adaptive import least_memory_bytes
 from semistream.joins.base import Numbers
 from semistream.joins.registry import ALGORITHMS
 from semistream.joins.timed import run_timed
 from semistream.lab.workloads.zipf import Shuffle, Zipf
+from semistream.planning import advise as advising
 from semistream.planning import key_sample
-from semistream.planning.advise import Advice, advise
+from semistream.planning.advise import BISECTIONS, Advice, advise
 from semistream.planning.capacities import Room
 from semistream.planning.charging import charge_of, typical
 from semistream.planning.key_sample import KeySample
@@ -87,6 +89,37 @@ def test_the_least_memory_for_a_rate_lies_between_two_sizes_of_the_table() -> No
     assert first.memory_bytes < found.least.memory_bytes < second.memory_bytes
     assert found.least.service_rows_per_s >= wanted
     assert "are enough" in found.as_text()
+
+
+def test_the_least_memory_for_a_rate_may_lie_below_the_table() -> None:
+    codes = stream()
+    small, large = advice(codes, [60_000, 120_000]).points
+    wanted = (small.service_rows_per_s + large.service_rows_per_s) / 2
+    least = advice(codes, SIZES, wanted_rows_per_s=wanted).least
+    assert least is not None
+    assert small.memory_bytes < least.memory_bytes < large.memory_bytes
+    assert least.service_rows_per_s >= wanted
+    # As near as between two sizes, of which one is twice the other.
+    nearer = advice(codes, [int(least.memory_bytes * (1 - 2 / 2**BISECTIONS))]).points[0]
+    assert nearer.service_rows_per_s < wanted
+
+
+def test_a_rate_that_any_memory_reaches_needs_the_least_that_the_join_can_work_with() -> None:
+    least_bytes = least_memory_bytes(RELATION.info.row_bytes_max)
+    for smallest in (200_000, least_bytes + 1, least_bytes):
+        least = advice(stream(), [smallest, 400_000], wanted_rows_per_s=1.0).least
+        assert least is not None
+        assert least.memory_bytes == least_bytes
+
+
+def test_a_part_of_a_long_stream_says_about_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = stream()
+    whole = advice(codes, wanted_rows_per_s=100_000).least
+    monkeypatch.setattr(advising, "STEPS_SEARCHED", 100)
+    part = advice(codes, wanted_rows_per_s=100_000).least
+    assert whole is not None and part is not None
+    assert part.memory_bytes == pytest.approx(whole.memory_bytes, rel=0.15)
+    assert part.hit_share == pytest.approx(whole.hit_share, abs=0.05)
 
 
 def test_a_rate_that_no_size_reaches_is_said_so() -> None:

@@ -69,6 +69,21 @@ def test_a_missing_path_is_named_with_the_command_that_builds_it(directory: Rela
     assert "semistream index" in str(caught.value)
 
 
+def test_a_misspelt_path_gets_the_name_of_the_relation_beside_it(directory: RelationDirectory) -> None:
+    _publish(directory)
+    with pytest.raises(RelationNotFound, match="no relation at this place") as caught:
+        RelationDirectory(directory.path.parent / "prodcts").current_version()
+    assert caught.value.hint == "did you mean 'products'?"
+
+
+def test_what_a_relation_could_be_built_from_is_not_taken_for_the_relation(directory: RelationDirectory) -> None:
+    (directory.path.parent / "products.parquet").touch()
+    (directory.path.parent / "product").mkdir()
+    with pytest.raises(RelationNotFound) as caught:
+        directory.current_version()
+    assert caught.value.hint == "build it with `semistream index`"
+
+
 def test_a_directory_of_something_else_is_not_a_relation(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").touch()
     with pytest.raises(RelationCorrupt, match="not a relation"):

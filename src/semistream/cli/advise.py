@@ -51,8 +51,7 @@ def advise(
       semistream advise relations/products --stream sales.parquet --on product_id
       semistream advise relations/products --stream 'sales/*.csv' --on product_id --memory 4MB,16MB,64MB --rate 50k
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
-    from semistream.budget import parse_bytes
-    from semistream.cli.output import parse_rows, print_json, split_names, watching
+    from semistream.cli.output import parse_rows, parse_sizes, print_json, split_names, watching
     from semistream.cli.planned import Stages, check_io, device_named, opened
     from semistream.clock import RealClock
     from semistream.planning.advise import advise as make_table
@@ -64,7 +63,7 @@ def advise(
     check_io(io)
     if plot is not None:
         check_plot_name(plot)
-    sizes = [parse_bytes(size) for size in split_names(memory) or []]
+    sizes = parse_sizes(memory)
     wanted = None if rate is None else float(parse_rows(rate))
     handle, rows = opened(relation)
     sources = [open_source(source) for source in stream]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from semistream.joins.registry import Algorithm
 
 
 def algorithms(
@@ -23,11 +26,17 @@ def algorithms(
     if json:
         print_json([algorithm.as_json() for algorithm in ALGORITHMS.values()])
         return
-    columns = ["name", "reads next", "remembers", "waits", "needs", "keys may repeat", "paper"]
-    print_table(
-        columns,
-        [
-            [a.name, a.reads, a.remembers, a.waits, a.needs, "yes" if a.many_to_many else "no", a.paper]
-            for a in ALGORITHMS.values()
-        ],
-    )
+    # A column for each would be too narrow for its words on a usual terminal, so that they stand below each other.
+    print_table(["name", "", ""], [line for algorithm in ALGORITHMS.values() for line in _lines(algorithm)])
+
+
+def _lines(algorithm: Algorithm) -> list[tuple[str, str, str]]:
+    """What is said of an algorithm, and its name before the first of it."""
+    keys = "may repeat" if algorithm.many_to_many else "must be unique"
+    return [
+        (algorithm.name, "reads next", algorithm.reads),
+        ("", "remembers", algorithm.remembers),
+        ("", "waits", algorithm.waits),
+        ("", "needs", f"{algorithm.needs}; keys of R {keys}"),
+        ("", "paper", algorithm.paper),
+    ]

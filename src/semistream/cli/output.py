@@ -19,7 +19,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from semistream.budget import format_bytes
+from semistream.budget import format_bytes, parse_bytes
 from semistream.clock import Clock
 from semistream.demo.display import Display, StreamView, thousands
 from semistream.errors import InvalidOption, SemistreamError
@@ -57,6 +57,16 @@ def split_names(text: str | None) -> list[str] | None:
     if not all(names):
         raise InvalidOption("a list of columns has an empty name", given=repr(text), allowed="names such as a,b")
     return names
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Return the memory sizes of `4MB,16MB` in bytes."""
+    sizes = [size.strip() for size in text.split(",")]
+    if not all(sizes):
+        raise InvalidOption(
+            "a list of memory sizes has an empty one", given=repr(text), allowed="sizes such as 4MB,16MB,64MB"
+        )
+    return [parse_bytes(size) for size in sizes]
 
 
 def print_json(answer: object) -> None:

@@ -26,7 +26,8 @@ def plan(
     """Choose an algorithm for a relation, with the bill of every alternative.
 
     The bill is what the cost model of each algorithm predicts at its best split of the memory: rows a second, bytes,
-    the share of the stream that memory answers, reads for each row, rows that wait. Nothing is run.
+    the share of the stream that memory answers, reads for each row, rows that wait. Nothing is run. Whether it keeps up
+    is known only where --rate is given; without, `keeps_up` is null in JSON.
 
     \b
     Example:

@@ -41,16 +41,19 @@ def tune(
     from semistream.cli.output import print_json, watching
     from semistream.cli.planned import Stages, check_io, device_named, opened
     from semistream.clock import RealClock
-    from semistream.errors import check_choice
+    from semistream.joins.registry import ALGORITHMS
+    from semistream.joins.x_hybridjoin import require_unique
     from semistream.planning.capacities import Room, sampled_rows_per_key, workload_of
-    from semistream.planning.settings import SETTINGS
     from semistream.planning.tune import Tuner
     from semistream.planning.tune import tune as find_best
 
     check_io(io)
-    check_choice("algorithm", algorithm, SETTINGS)
+    _check_tunable(algorithm)
     room = Room(parse_bytes(memory))
     _, rows = opened(relation)
+    if not ALGORITHMS[algorithm].many_to_many:
+        # Before anything is said of memory: no memory would help.
+        require_unique(rows.info, algorithm)
     page_rows = max(1, round(rows.info.row_count / max(1, rows.info.page_count)))
     with watching(RealClock()) as display:
         device = device_named(io, display)
@@ -71,6 +74,21 @@ def tune(
         print_json(tuning.as_json())
     else:
         typer.echo(tuning.as_text())
+
+
+def _check_tunable(algorithm: str) -> None:
+    from semistream.errors import InvalidOption, check_choice
+    from semistream.joins.registry import ALGORITHMS
+    from semistream.planning.settings import SETTINGS
+
+    if algorithm in ALGORITHMS and algorithm not in SETTINGS:
+        raise InvalidOption(
+            f"{algorithm} has nothing to tune",
+            given=repr(algorithm),
+            allowed=", ".join(SETTINGS),
+            hint="`semistream plan` shows what each algorithm would make of a memory",
+        )
+    check_choice("algorithm", algorithm, SETTINGS)
 
 
 def _key_codes(relation: ArrowFileRelation, display: Display) -> Numbers:

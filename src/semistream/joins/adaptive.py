@@ -15,6 +15,14 @@ rows can wait before the stream ends, it sweeps; where sweeps turn out to be dea
 try again.
 
 Memory: that of the way it works; what is remembered stays when it changes.
+
+- At once, M = w·v_W + 2·d·v_R + p·v_O + h_R·v_R + c: the work arrays of a step of w rows, the d rows of R that were
+  read and once more those that are to be remembered, p pairs and output under construction, and with all the rest the
+  rows that are remembered.
+- In sweeps, M = w·v_W + b·v_R + p·v_O + h_S·v_S + 16·N + h_R·v_R + c, with the page of b rows in hand, h_S rows that
+  wait, and 16 bytes for each of the N pages of R. h_S and h_R grow at each other's expense.
+
+c is for the counts of keys and for absent keys, together at most 3/32 of what is for remembering.
 """
 
 from __future__ import annotations

@@ -5,7 +5,12 @@ Reads:     the key of each row; the rows of one step share a call and repeated k
 Remembers: nothing.
 Waits:     nothing past the end of a step's rows.
 
-Memory: work arrays of a step, one batch of relation rows, pairs under construction.
+Assumes a store that finds rows by their key, and many keys in one call. Nothing of order or skew: from skew it gains
+only what repeats within a step.
+
+Memory: M = w·v_W + d·v_R + p·v_O, with v_W for the work arrays of each of the w rows of a step, d rows of R in the
+batch that was read, and p pairs and output under construction. Each has a share of the budget, whatever R holds.
+
 Deviates: the textbook join makes one call a row; a call here carries the keys of a step, or the cost of a Python call
 would be all that is measured.
 """

@@ -8,7 +8,15 @@ Waits:     every row for as many iterations as R has parts.
 In MESHJOIN a row is admitted once a segment, so a large segment, which the disk likes, means few and large cells. Here
 rows are admitted and expired at every part of the segment in the disk buffer.
 
-Memory: M = b·v_P + w·v_S + w·l·(N_R/b)·(pointer + f·v_S), with l parts a segment; l = 1 is MESHJOIN.
+Assumes what MESHJOIN assumes, which is nothing: no index, no order, no skew. It gains where a large read is cheaper
+than several small ones, and nothing where a scan costs no more than its bytes.
+
+Memory: M = b·v_P + w·v_S + w·l·(N_R/b)·(pointer + f·v_S), with l parts a segment; l = 1 is MESHJOIN. The printed
+equation was not at hand, and this one is derived from MESHJOIN's.
+
+Deviates: what MESHJOIN deviates in. The disk buffer is one segment of the store, so that a file can be read as it lies:
+b is chosen when the relation is built, and l is `PARTS` unless told otherwise. Parts have about the same number of
+keys, not of rows, so that none splits a key.
 """
 
 from __future__ import annotations

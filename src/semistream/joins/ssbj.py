@@ -6,12 +6,19 @@ Reads:     the next segment of a cyclic scan.
 Remembers: keys whose rows in R take less memory than the stream rows that would wait for them.
 Waits:     rows whose key is not remembered, until all of R has passed by.
 
-Assumes nothing of R. Rows stay for exactly one round, so what waits for a key now *is* n, the number expected in the
-whole queue.
+Assumes nothing of R: no index, no order. A segment never splits a key, so a key that is moved to H_R is moved with all
+of its rows. Rows stay for exactly one round, so what waits for a key now *is* n, the number expected in the whole
+queue.
 
 Memory: M = b·v_P + Σ over keys of min(m·v_R, n·v_S).
 
 A key that is remembered is tested once a round, with the uses it had in that round.
+
+Deviates where the printed algorithm was not at hand. The loop is MESHJOIN's, with its exact expiry, and the rule is as
+MOIJ's paper tells it:
+- v_R and v_S are what rows take here, with their part of the tables. The paper's would move keys that then take more.
+- A key moves only if there is room, which H_S gives up as far as no row waits there. Rows that wait cannot be dropped.
+- Rows that wait for a key that is moved leave with their cell, and not at once: cells are what expiry counts in.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Memory: that of the sample, and one simulated memory at a time, of at most as ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,7 +46,12 @@ from semistream.structures.frequency import FrequencySketch
 from semistream.structures.row_arena import fixed_bytes_per_row
 
 BISECTIONS = 5
-"""Of the interval between two sizes in which a wanted rate is reached: together a thirtieth of it."""
+"""Of the interval between two sizes in which a wanted rate is reached: together a thirtieth of it. Below the smallest
+size of the table the sizes are its halves."""
+
+STEPS_SEARCHED = 2048
+"""Steps of each half of the stream that the search for the least memory plays at most. A small memory has small steps,
+and a long stream would have hundred thousands of them; what fits such a memory is known after far fewer rows."""
 
 _SHADOW = pa.schema([pa.field(CODE_COLUMN, pa.int64(), nullable=False)])
 """A row that is only simulated."""
@@ -82,7 +87,8 @@ class Advice:
     """Ascending by memory."""
     wanted_rows_per_s: float | None = None
     least: Point | None = None
-    """The least memory with the wanted rate; None where nothing is wanted or no size of the table is enough."""
+    """The least memory with the wanted rate, down to the least that the join can work with; None where nothing is
+    wanted or no size of the table is enough."""
 
     def as_json(self) -> dict[str, Any]:
         """For one line of JSON."""
@@ -141,7 +147,7 @@ def advise(
         points.append(study.point(size))
         if on_point is not None:
             on_point(len(points), len(memory_bytes))
-    least = None if wanted_rows_per_s is None else _least(study, points, wanted_rows_per_s)
+    least = None if wanted_rows_per_s is None else _least(study, points, wanted_rows_per_s, least_bytes)
     return Advice(sample.stream_rows, sample.distinct_keys, sample.share, points, wanted_rows_per_s, least)
 
 
@@ -154,20 +160,34 @@ def _sampled(stream: Numbers | Iterable[Numbers] | KeySample) -> KeySample:
     return sample
 
 
-def _least(study: _Study, points: list[Point], wanted_rows_per_s: float) -> Point | None:
-    """The first point with the wanted rate, brought nearer to the one before it by halving what lies between."""
+def _least(study: _Study, points: list[Point], wanted_rows_per_s: float, least_bytes: int) -> Point | None:
+    """The first point with the wanted rate, brought nearer to what is too little by halving what lies between."""
     enough = next((place for place, point in enumerate(points) if point.service_rows_per_s >= wanted_rows_per_s), None)
     if enough is None:
         return None
-    found = points[enough]
-    low = points[enough - 1].memory_bytes if enough else found.memory_bytes
-    for _ in range(BISECTIONS if enough else 0):
-        point = study.point((low + found.memory_bytes) // 2)
+    if enough:
+        found, too_little_bytes = points[enough], points[enough - 1].memory_bytes
+    else:
+        found, too_little_bytes = _halved(study, points[0], wanted_rows_per_s, least_bytes)
+    for _ in range(BISECTIONS):
+        if found.memory_bytes - too_little_bytes <= 1:
+            break
+        point = study.point((too_little_bytes + found.memory_bytes) // 2, STEPS_SEARCHED)
         if point.service_rows_per_s >= wanted_rows_per_s:
             found = point
         else:
-            low = point.memory_bytes
+            too_little_bytes = point.memory_bytes
     return found
+
+
+def _halved(study: _Study, found: Point, wanted_rows_per_s: float, least_bytes: int) -> tuple[Point, int]:
+    """Halve a memory that is enough until it no longer is; return the last that is, and a size that is too little."""
+    while found.memory_bytes > least_bytes:
+        point = study.point(max(least_bytes, found.memory_bytes // 2), STEPS_SEARCHED)
+        if point.service_rows_per_s < wanted_rows_per_s:
+            return found, point.memory_bytes
+        found = point
+    return found, least_bytes - 1
 
 
 class _Study:
@@ -182,26 +202,28 @@ class _Study:
         self._second_half_rows = sample.sampled_rows - sample.sampled_rows // 2
         self._most_used = np.sort(np.unique(self._counted, return_counts=True)[1])[::-1]
 
-    def point(self, memory_bytes: int) -> Point:
-        """Play the stream against a memory of this size."""
+    def point(self, memory_bytes: int, steps_max: float = math.inf) -> Point:
+        """Play the stream, or so many steps of each half of it, against a memory of this size."""
         room = Room(memory_bytes, self._room.stream_row_bytes, self._room.rows_per_step)
         sizes = sizes_of("adaptive", self._relation, room, rows_per_key=self._rows_per_key)
         keys = sizes.h_r_rows / self._rows_per_key
         counters = frequency_counters(self._relation.info, remembering_bytes(self._relation, room))
         memory = _SimulatedMemory(int(keys * self._share), max(1, int(counters * self._share)))
         step_rows = max(1, round(sizes.rows_per_step * self._share))
-        for begin in range(0, len(self._before), step_rows):
-            memory.missed(self._before[begin : begin + step_rows])
-        missed_rows = 0
+        for codes in _steps(self._before, step_rows, steps_max):
+            memory.missed(codes)
+        played_rows = missed_rows = 0
         read = _Reads(self._relation, self._rows_per_key, self._unit_costs.io, self._share)
-        for begin in range(0, len(self._counted), step_rows):
-            rows_missed, missed_codes = memory.missed(self._counted[begin : begin + step_rows])
+        for codes in _steps(self._counted, step_rows, steps_max):
+            rows_missed, missed_codes = memory.missed(codes)
+            played_rows += len(codes)
             missed_rows += rows_missed
             read.add(missed_codes)
-        expected_rows = self._second_half_rows * self._share
+        # The rows of the stream for which those that were played stand.
+        stream_rows = self._second_half_rows * played_rows / len(self._counted) if played_rows else 1.0
         # Counted from the rows that were to be expected, see above.
-        miss_share = min(1.0, missed_rows / expected_rows)
-        return self._priced(memory_bytes, keys, miss_share, read.counts.times(1.0 / self._second_half_rows))
+        miss_share = min(1.0, missed_rows / (stream_rows * self._share))
+        return self._priced(memory_bytes, keys, miss_share, read.counts.times(1.0 / stream_rows))
 
     def _priced(self, memory_bytes: int, keys: float, miss_share: float, reads: Counts) -> Point:
         """`reads` are those of one stream row."""
@@ -212,6 +234,16 @@ class _Study:
         best = 1.0 - min(1.0, best_missed_rows / (self._second_half_rows * self._share))
         rate = 1.0 / per_row_s if per_row_s > 0 else math.inf
         return Point(memory_bytes, keys, 1.0 - miss_share, best, reads.pages_read, rate)
+
+
+def _steps(codes: Numbers, step_rows: int, steps_max: float) -> Iterator[Numbers]:
+    """Codes in steps; where these are too many, every n-th of them.
+
+    A key that soon comes again may do so in a step that is left out, which promises too little rather than too much.
+    """
+    every = max(1, math.ceil(len(codes) / step_rows / steps_max))
+    for begin in range(0, len(codes), every * step_rows):
+        yield codes[begin : begin + step_rows]
 
 
 class _SimulatedMemory:

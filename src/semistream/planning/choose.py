@@ -54,8 +54,8 @@ class Bill:
     """Stream rows that wait when the stream is as fast as the join."""
     wait_s: float = 0.0
     """How long they wait then, on average; shorter when the stream is slower."""
-    keeps_up: bool = False
-    """With the arrival rate, if one was given, and a margin."""
+    keeps_up: bool | None = None
+    """With the arrival rate and a margin; None, which is not known, where no rate was given."""
 
 
 @dataclass(frozen=True)
@@ -127,15 +127,17 @@ def bill_of(
     arrival_rows_per_s: float | None,
 ) -> Bill:
     """What this algorithm would do, at its best split."""
+    wanted_rows_per_s = None if arrival_rows_per_s is None else MARGIN * arrival_rows_per_s
+    keeps_up_if_refused = None if wanted_rows_per_s is None else False
     refused = refusal(algorithm, relation, room)
     if refused is not None:
-        return Bill(algorithm.name, refused)
+        return Bill(algorithm.name, refused, keeps_up=keeps_up_if_refused)
     ask = _asking(algorithm.name, relation, room, workload, unit_costs)
     settings = best_setting(algorithm.name, relation, room, lambda given: _rate(ask(given)))
     told = ask(settings)
     if told is None:
-        return Bill(algorithm.name, f"{format_bytes(room.memory_bytes)} are too little for it")
-    wanted_rows_per_s = None if arrival_rows_per_s is None else MARGIN * arrival_rows_per_s
+        too_little = f"{format_bytes(room.memory_bytes)} are too little for it"
+        return Bill(algorithm.name, too_little, keeps_up=keeps_up_if_refused)
     if algorithm.name == "adaptive" and wanted_rows_per_s is not None:
         at_once = adaptive.predict_at_once(
             workload, sizes_of(algorithm.name, relation, room, settings, workload.rows_per_key), unit_costs
@@ -151,7 +153,7 @@ def bill_of(
         reads_per_row=told.counts.pages_read / rows,
         waiting_rows=told.waiting_rows,
         wait_s=told.waiting_rows / told.mu_rows_per_s,
-        keeps_up=wanted_rows_per_s is not None and told.keeps_up(wanted_rows_per_s),
+        keeps_up=None if wanted_rows_per_s is None else told.keeps_up(wanted_rows_per_s),
     )
 
 

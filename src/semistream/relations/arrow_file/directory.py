@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from semistream.errors import RelationCorrupt, RelationNotFound, RelationRefused
+from semistream.errors import RelationCorrupt, RelationNotFound, RelationRefused, did_you_mean_beside
 from semistream.relations.arrow_file.durable import (
     NOT_WRITABLE,
     locked,
@@ -45,6 +45,11 @@ VERSIONS_KEPT = 2
 
 _VERSION_FILE = re.compile(r"v([0-9]{6,})\.(?:index\.arrow|arrow|json)")
 _BUILDING = re.compile(r"\.building-v([0-9]{6,})")
+
+
+def _is_relation(path: Path) -> bool:
+    # `os.path` says no where `Path` would raise, as in a folder that may not be entered.
+    return os.path.isfile(path / CURRENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class RelationDirectory:
             raise RelationNotFound(
                 "there is no relation at this place",
                 given=repr(str(self.path)),
-                hint="build it with `semistream index`",
+                hint=did_you_mean_beside(self.path, _is_relation) or "build it with `semistream index`",
             )
         try:
             return parse_version_line(self.path / CURRENT)

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from semistream.errors import InvalidOption, RelationNotFound
+from semistream.errors import InvalidOption, RelationNotFound, did_you_mean_beside
 from semistream.relations.building.external_sort import split_to_bytes
 from semistream.relations.building.source_formats import BATCH_BYTES, explained, format_of
 from semistream.relations.building.stored_types import stored_field, stored_rows
@@ -174,7 +174,10 @@ def _listed(pattern: str) -> list[str]:
         is_glob = glob.has_magic(pattern)
         what = "holds no file" if os.path.isdir(pattern) else "matches no file" if is_glob else "does not exist"
         raise RelationNotFound(
-            f"the source {what}", given=repr(pattern), allowed="a file, a directory or a glob such as 'data/*.parquet'"
+            f"the source {what}",
+            given=repr(pattern),
+            allowed="a file, a directory or a glob such as 'data/*.parquet'",
+            hint=None if is_glob or os.path.isdir(pattern) else did_you_mean_beside(pattern),
         )
     return sorted(found)
 
