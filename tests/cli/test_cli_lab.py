@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from semistream.cli.main import app
+from semistream.lab import run as lab_run
+from semistream.lab.experiment import Experiment
 from semistream.lab.experiments import EXPERIMENTS
+
+RUN = lab_run.run
 
 
 def lab(*arguments: str | Path) -> Result:
@@ -61,3 +66,53 @@ def test_a_mistake_is_a_sentence_with_the_nearest_word(arguments: tuple[str, ...
     result = lab(*arguments)
     assert result.exit_code == 2
     assert f"did you mean '{meant}" in result.stderr
+
+
+def runs_until(failing: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one experiment fail, and those before it be run."""
+
+    def failing_run(experiment: Experiment, *arguments: Any, **options: Any) -> lab_run.Result:
+        if experiment.id == failing:
+            raise error
+        return RUN(experiment, *arguments, **options)
+
+    monkeypatch.setattr(lab_run, "run", failing_run)
+
+
+def test_what_was_done_before_a_failure_is_printed_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs_until("tuned-5a", KeyboardInterrupt(), monkeypatch)
+    result = lab("run", "tuned-5b", "tuned-5a", "--size", "small", "--json", "--out", tmp_path)
+    assert result.exit_code != 0
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["tuned-5b"]
+    assert (tmp_path / "tuned-5b.svg").is_file()
+
+
+def test_a_report_that_is_stopped_has_what_was_done_and_names_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = {name: EXPERIMENTS[name] for name in ("tuned-5b", "tuned-5a")}
+    monkeypatch.setattr("semistream.lab.experiments.EXPERIMENTS", chosen)
+    runs_until("tuned-5a", RuntimeError("broken"), monkeypatch)
+    result = lab("report", "--size", "small", "--json", "--out", tmp_path)
+    assert result.exit_code != 0
+    assert json.loads(result.stdout)["id"] == "tuned-5b"
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<section id="tuned-5b">' in html
+    assert "Not run: tuned-5a." in html
+
+
+@pytest.mark.parametrize("command", [("run", "moij-7a"), ("report",)])
+def test_what_cannot_be_done_is_refused_before_anything_is_run(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs_until("moij-7a" if "moij-7a" in command else next(iter(EXPERIMENTS)), AssertionError("was run"), monkeypatch)
+    (tmp_path / "file").touch()
+    for options, what in (
+        (("--out", tmp_path / "file"), "`out` is no directory to write into"),
+        (("--out", tmp_path / "file" / "figures"), "`out` is no directory to write into"),
+        (("--seed", "-1"), "`seed` is negative; given: -1; allowed: "),
+    ):
+        result = lab(*command, "--size", "small", *options)
+        assert result.exit_code == 2, result.output
+        assert result.stderr.startswith("error: ")
+        assert what in result.stderr

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,13 +16,13 @@ from semistream.clock import VirtualClock
 from semistream.errors import InvalidOption
 from semistream.lab.bare_relation import BareRelation
 from semistream.lab.bench import Conditions, MeteredBareRelation, batch_means, observe
-from semistream.lab.beside_best import OURS, beside_best
-from semistream.lab.claims import chooses_well, close, in_order, peaks_inside, wins
-from semistream.lab.experiment import SIZES, Point, Series, Setting
+from semistream.lab.beside_best import OURS, BesideBest, beside_best
+from semistream.lab.claims import ROWS, NotJudged, chooses_well, close, in_order, peaks_inside, wins
+from semistream.lab.experiment import SIZES, Lines, Measure, Point, Series, Setting, Verdict
 from semistream.lab.experiments import EXPERIMENTS, experiment_named, moij
-from semistream.lab.plots import write_svg
+from semistream.lab.plots import svg, write_svg
 from semistream.lab.report import page
-from semistream.lab.run import Result, run
+from semistream.lab.run import BARS, Result, conditions_of, run
 from semistream.lab.sources import distinct_keys, relation_of, stream_codes
 from semistream.relations.metered import IoProfile
 
@@ -52,6 +54,16 @@ def result_of(name: str) -> Result:
 
 def line(*values: float) -> tuple[Point, ...]:
     return tuple(Point(x, y, 0.95 * y, 1.05 * y) for x, y in enumerate(values))
+
+
+def told(name: str, series: dict[str, tuple[float, ...]], rows: float = 1.0) -> Verdict:
+    """What is said of an experiment's claim where its series have these values at the points of its smallest size."""
+    xs = EXPERIMENTS[name].values["small"]
+    lines = {
+        label: tuple(Point(x, y, 0.99 * y, 1.01 * y, {ROWS: rows}) for x, y in zip(xs, ys, strict=True))
+        for label, ys in series.items()
+    }
+    return EXPERIMENTS[name].judge(lines)
 
 
 def test_all_figures_have_an_experiment() -> None:
@@ -199,7 +211,102 @@ def test_closeness_order_and_peaks_are_judged() -> None:
     assert not peaks_inside(("c", "a", "b"))(lines).holds
 
 
+def test_a_run_in_which_nothing_was_measured_is_not_judged_and_its_json_is_finite() -> None:
+    def nothing_measured(lines: Lines) -> Verdict:
+        raise NotJudged("nothing was seen")
+
+    experiment = replace(EXPERIMENTS["tuned-5b"], judge=nothing_measured)
+    result = run(experiment, "small")
+    assert result.verdict.holds is None
+    assert result.verdict.reason == "Not judged: nothing was seen."
+    beside_nothing = BesideBest({"ours : best other at 1": math.inf, "ours : best other at 2": math.nan})
+    answer = replace(result, ours=beside_nothing).as_json()
+    assert json.loads(json.dumps(answer, allow_nan=False))["adaptive"]["least"] is None
+    assert "1 could not be judged" in page([result])
+
+
+def test_about_a_ratio_is_judged_from_both_sides() -> None:
+    lines = {"a": line(2.0, 6.0), "b": line(1.0, 2.0)}
+    assert wins("a", "b", paper={1: 2.0})(lines).holds
+    verdict = wins("a", "b", paper={1: 2.0}, about=True, explain="it is slow", explain_more="it is fast")(lines)
+    assert verdict.holds is False
+    assert "More than 1.25 times the paper's" in verdict.reason
+    assert "It is fast." in verdict.reason
+    assert "slow" not in verdict.reason
+    assert wins("a", "b", paper={1: 2.5}, about=True)(lines).holds
+    assert not wins("a", "b", most=2.5)(lines).holds
+
+
+@pytest.mark.parametrize(("ratio", "holds"), [(0.2, False), (0.95, True), (1.0, True), (1.05, True), (5.0, False)])
+def test_equal_at_skew_0_means_neither_more_nor_less(ratio: float, holds: bool) -> None:
+    verdict = told("moij-7c", {"MOIJ": (ratio, 12.0), "CACHEJOIN": (1.0, 2.0)})
+    assert verdict.holds is holds, verdict.reason
+    assert "equal is 0.9 to 1.11" in verdict.reason
+
+
+@pytest.mark.parametrize(("ratio", "holds"), [(0.01, False), (0.9, True), (1.2, False), (100.0, False)])
+def test_slightly_below_meshjoin_means_neither_far_below_nor_above(ratio: float, holds: bool) -> None:
+    series = {"SSCJ": (ratio, 300.0), "HYBRIDJOIN": (ratio, 100.0)}
+    queried, scan = "MESHJOIN, a query a segment", "MESHJOIN"
+    verdict = told("sscj-4c", {**series, queried: (1.0, 1.0), scan: (50.0, 50.0)})
+    assert verdict.holds is holds, verdict.reason
+    assert "SSCJ : MESHJOIN is" in verdict.reason
+    assert ("twice as long as an average page" in verdict.reason) == (ratio > 1)
+
+
+@pytest.mark.parametrize("name", ["tuned-6a", "tuned-6b"])
+def test_an_order_that_is_judged_by_a_query_a_segment_names_the_plain_scan_too(name: str) -> None:
+    labels = ("Tuned X-HYBRIDJOIN", "X-HYBRIDJOIN", "HYBRIDJOIN", "MESHJOIN, a query a segment")
+    series = {label: (8.0 / 2**place, 9.0 / 2**place + 1 - place) for place, label in enumerate(labels[:3])}
+    for queried in (0.1, 100.0):
+        verdict = told(name, {**series, labels[3]: (queried, queried), "MESHJOIN": (16.0, 16.0)})
+        assert verdict.holds == (queried < 1), verdict.reason
+        assert "HYBRIDJOIN : MESHJOIN is 0.125 at" in verdict.reason
+        assert ("rows that it serves" in verdict.reason) == (not verdict.holds)
+
+
+def test_no_explanation_speaks_of_what_was_not_looked_at() -> None:
+    for name in ("moij-6a", "moij-6b", "moij-7a", "sscj-4a"):
+        reason = result_of(name).verdict.reason
+        assert "models" not in reason, "no model is asked at this size"
+    reason = told("pcsrj-3a", {"PCSRJ": (1.17, 1.18), "CACHEJOIN": (1.0, 1.0)}, rows=4.5).reason
+    assert "near 2" not in reason
+    assert "PCSRJ 4.5, CACHEJOIN 4.5 at 1" in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("pcsrj-3f", {"PCSRJ tuned": "model"}),
+        ("moij-7f", {"MOIJ": "MOIJ model", "CACHEJOIN tuned": "CACHEJOIN model"}),
+        ("sscj-6", {"SSCJ": "SSCJ model", "HYBRIDJOIN": "HYBRIDJOIN model", "MESHJOIN": "MESHJOIN model"}),
+    ],
+)
+def test_a_model_that_is_off_is_explained(name: str, pairs: dict[str, str]) -> None:
+    points = len(EXPERIMENTS[name].values["small"])
+    verdict = told(name, dict.fromkeys(pairs, (1.0,) * points) | dict.fromkeys(pairs.values(), (1.5,) * points))
+    assert verdict.holds is False
+    assert "the iterations that the ends of a short window cut" in verdict.reason
+
+
 # Pieces
+
+
+def test_a_seed_is_not_negative() -> None:
+    with pytest.raises(InvalidOption, match="`seed` is negative; given: -1; allowed: "):
+        conditions_of("hdd", "actual", -1)
+
+
+@pytest.mark.parametrize(
+    ("measure", "bars"),
+    [("rate", "95 % intervals. The"), ("memory", "too small to one that is enough"), ("loop", "intervals of the rate")],
+)
+def test_a_caption_says_what_its_bars_are(measure: Measure, bars: str) -> None:
+    result = result_of("tuned-5b")
+    drawn = replace(result, experiment=replace(result.experiment, measure=measure))
+    caption = "".join(re.findall(r"<!-- (.*?) -->", svg(drawn), re.DOTALL))
+    assert bars in caption
+    assert set(BARS) == set(get_args(Measure))
 
 
 def test_the_interval_of_batch_means_holds_the_true_rate() -> None:

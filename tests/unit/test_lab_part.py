@@ -1,19 +1,23 @@
-"""A part of a figure: what is run, what its claim is worth then, and what a mistake looks like."""
+"""A part of a figure: what is run, what its claim is worth then, and what a mistake looks like.
+
+What a claim is worth where nothing was measured stands here, too.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
 from semistream.errors import InvalidOption
-from semistream.lab.claims import NotJudged, peaks_inside, wins
+from semistream.lab.claims import EQUAL, NotJudged, chooses_well, close, in_order, is_within, peaks_inside, wins
 from semistream.lab.experiment import Point
 from semistream.lab.experiments import EXPERIMENTS
 from semistream.lab.part import part_of
 from semistream.lab.plots import svg
 from semistream.lab.report import page
-from semistream.lab.run import run
+from semistream.lab.run import conditions_of, run
 
 FIGURE = EXPERIMENTS["moij-7a"]
 
@@ -99,3 +103,42 @@ def test_pairs_that_decide_nothing_may_be_missing() -> None:
     verdict = wins("a", "b", beside=(("a", "c"),))({"a": line(2.0), "b": line(1.0)})
     assert verdict.holds
     assert list(verdict.measured) == ["a : b at 0"]
+
+
+@pytest.mark.parametrize("nothing", [0.0, math.inf, math.nan])
+def test_a_claim_is_not_judged_where_neither_side_has_a_number(nothing: float) -> None:
+    lines = {"a": line(2.0, nothing, 1.0), "b": line(1.0, nothing, 1.0)}
+    judges = [
+        wins("a", "b"),
+        wins("a", "b", larger_is_better=False),
+        is_within("a", "b", 1.0, EQUAL, means="equal"),
+        close((("a", "b"),), 0.5),
+        in_order("a", "b"),
+    ]
+    for judge in judges:
+        with pytest.raises(NotJudged, match=r"nothing to compare at 1, where a .* and b "):
+            judge(lines)
+    flat = {"a": line(nothing, nothing, nothing), "b": line(nothing, nothing, nothing)}
+    for judge in (peaks_inside(("a", "b")), chooses_well((("a", "b"),), 0.05)):
+        with pytest.raises(NotJudged, match="no highest point"):
+            judge(flat)
+
+
+def test_one_that_has_no_number_loses_to_one_that_has() -> None:
+    lines = {"a": line(1.0), "b": line(0.0), "c": line(math.inf)}
+    assert wins("a", "b")(lines).holds
+    assert not wins("b", "a", paper={0: 1.0})(lines).holds
+    assert wins("a", "c", larger_is_better=False)(lines).holds
+
+
+def test_a_claim_about_a_point_that_was_not_run_is_not_judged() -> None:
+    with pytest.raises(NotJudged, match="it speaks of 7, which was not run"):
+        is_within("a", "b", 7.0, EQUAL, means="equal")({"a": line(2.0), "b": line(1.0)})
+
+
+def test_a_memory_that_neither_join_can_do_with_is_not_judged() -> None:
+    part = part_of(EXPERIMENTS["moij-6a"], "small", at="100000", series="MOIJ,CACHEJOIN")
+    result = run(part, "small", conditions_of("hdd", "jvm", 1))
+    answer = json.loads(json.dumps(result.as_json(), allow_nan=False))
+    assert answer["holds"] is None
+    assert "nothing to compare at 100000, where MOIJ needs more memory than R has bytes" in answer["reason"]

@@ -1,13 +1,20 @@
-"""`semistream lab`: the papers' figures, measured here."""
+"""`semistream lab`: the papers' figures, measured here.
+
+An experiment may take hours, so whatever can be refused is refused before the first is run, and each is printed and
+drawn as soon as it is done: who stops the last of many keeps the others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from semistream.lab.bench import Conditions
+    from semistream.lab.experiment import Experiment
     from semistream.lab.run import Result
 
 lab = typer.Typer(
@@ -61,12 +68,17 @@ def run_experiments(
       semistream lab run pcsrj-3a pcsrj-3b --out figures --json
       semistream lab run moij-7a --size paper --at 10 --series MOIJ,CACHEJOIN
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
-    for result in _results(ids, size, io, memory_model, seed, at, series):
+    experiments, conditions = _chosen(ids, size, io, memory_model, seed, at, series)
+    if out is not None:
+        from semistream.lab.plots import make_ready
+
+        make_ready(out)
+    for result in _results(experiments, size, conditions):
+        _print(result, json)
         if out is not None:
             from semistream.lab.plots import write_svg
 
             write_svg(result, out)
-        _print(result, json)
 
 
 @lab.command("report")
@@ -85,16 +97,24 @@ def report(
       semistream lab report --size small --out figures
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.lab.experiments import EXPERIMENTS
+    from semistream.lab.plots import make_ready
     from semistream.lab.report import write_report
 
-    results = _results(list(EXPERIMENTS), size, io, memory_model, seed)
-    path = write_report(results, out)
-    for result in results:
-        _print(result, json)
-    typer.echo(f"written: {path}", err=True)
+    experiments, conditions = _chosen(list(EXPERIMENTS), size, io, memory_model, seed)
+    make_ready(out)
+    results: list[Result] = []
+    try:
+        for result in _results(experiments, size, conditions):
+            results.append(result)
+            _print(result, json)
+    finally:
+        # A page of some experiments is worth more than none when a later one fails or somebody stops it.
+        if results:
+            not_run = [experiment.id for experiment in experiments[len(results) :]]
+            typer.echo(f"written: {write_report(results, out, not_run)}", err=True)
 
 
-def _results(
+def _chosen(
     ids: list[str],
     size: str,
     io: str,
@@ -102,23 +122,28 @@ def _results(
     seed: int,
     at: str | None = None,
     series: str | None = None,
-) -> list[Result]:
-    from semistream.cli.output import watching
-    from semistream.clock import RealClock
+) -> tuple[list[Experiment], Conditions]:
+    """What is to be run, all of it checked: a mistake should not show after hours."""
     from semistream.lab.experiments import experiment_named
     from semistream.lab.part import part_of
-    from semistream.lab.run import conditions_of, run
+    from semistream.lab.run import conditions_of
 
-    # All of them before the first is run: a mistake should not show after hours.
-    experiments = [part_of(experiment_named(name), size, at, series) for name in ids]
-    conditions = conditions_of(io, memory_model, seed)
-    results = []
-    with watching(RealClock()) as display:
-        for experiment in experiments:
+    return [part_of(experiment_named(name), size, at, series) for name in ids], conditions_of(io, memory_model, seed)
+
+
+def _results(experiments: list[Experiment], size: str, conditions: Conditions) -> Iterator[Result]:
+    """Each as soon as it is done."""
+    from semistream.cli.output import watching
+    from semistream.clock import RealClock
+    from semistream.lab.run import run
+
+    for experiment in experiments:
+        # A display of its own for each: while one is drawn, what is printed would go to the standard error.
+        with watching(RealClock()) as display:
             display.begin(experiment.id)
-            results.append(run(experiment, size, conditions, progress=display.advance))
-            display.end(results[-1].verdict.in_words)
-    return results
+            result = run(experiment, size, conditions, progress=display.advance)
+            display.end(result.verdict.in_words)
+        yield result
 
 
 def _print(result: Result, json: bool) -> None:

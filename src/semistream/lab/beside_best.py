@@ -79,7 +79,8 @@ def _ratios(
         others = [line[place].y for line in rivals]
         best = max(others) if larger_is_better else min(others)
         over, under = (point.y, best) if larger_is_better else (best, point.y)
-        if math.isinf(over) and math.isinf(under):
+        if over == under:
+            # Also where neither has got anywhere: nothing, or infinity, on both sides.
             yield point, 1.0
         else:
             yield point, over / under if under else math.inf

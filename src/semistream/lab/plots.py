@@ -1,21 +1,23 @@
 """Figures: the measured series with their intervals, the paper's claim below them.
 
-Every figure says which disk it was metered on and at which size it was run, because neither is the paper's. matplotlib
-is an extra and is imported when the first figure is drawn.
+Every figure says which disk it was metered on and at which size it was run, because neither is the paper's, and what
+its bars are, because that depends on what was measured. matplotlib is an extra and is imported when the first figure is
+drawn; `make_ready` asks for it, and for the directory, before anything is run.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from semistream.errors import EnvironmentUnfit
+from semistream.errors import EnvironmentUnfit, InvalidOption
 from semistream.lab.experiment import MEASURE_LABELS, Series
-from semistream.lab.run import Result
+from semistream.lab.run import BARS, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,16 +29,36 @@ LOG_X_FROM = 15
 """An x axis that spans more than this factor is logarithmic."""
 
 
-def draw(result: Result) -> Figure:
-    """Draw the figure of a result."""
+def make_ready(directory: Path) -> None:
+    """Make the directory into which figures are drawn, or say why there will be none."""
+    _figure_class()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        refused = None if os.access(directory, os.W_OK | os.X_OK) else "it must not be written to"
+    except OSError as error:
+        refused = error.strerror or str(error)
+    if refused is not None:
+        raise InvalidOption(
+            f"`out` is no directory to write into: {refused}",
+            given=repr(str(directory)),
+            allowed="a directory, or a place where one can be made",
+        )
+
+
+def _figure_class() -> type[Figure]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise EnvironmentUnfit(
             "figures are drawn by matplotlib, which is not installed", hint="pip install 'semistream[plots]'"
         ) from None
+    return Figure
+
+
+def draw(result: Result) -> Figure:
+    """Draw the figure of a result."""
     experiment = result.experiment
-    figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), layout="constrained")
+    figure = _figure_class()(figsize=(WIDTH_INCHES, HEIGHT_INCHES), layout="constrained")
     axes = figure.add_subplot()
     colours: dict[Series, str] = {}
     for series in experiment.series:
@@ -76,7 +98,7 @@ def draw(result: Result) -> Figure:
 
 def _caption(result: Result) -> str:
     claim = fill(f"The paper: {result.experiment.claim}.", CAPTION_CHARACTERS)
-    return f"{claim}\n{result.run_with}, 95 % intervals. The claim {result.verdict.in_words}."
+    return f"{claim}\n{result.run_with}, {BARS[result.experiment.measure]}. The claim {result.verdict.in_words}."
 
 
 def write_svg(result: Result, directory: Path) -> Path:

@@ -31,26 +31,32 @@ READING = (
 )
 
 
-def write_report(results: Sequence[Result], directory: Path) -> Path:
-    """Write `directory/report.html`."""
+def write_report(results: Sequence[Result], directory: Path, not_run: Sequence[str] = ()) -> Path:
+    """Write `directory/report.html`, which names what was to be run and was not."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "report.html"
-    path.write_text(page(results), encoding="utf-8")
+    path.write_text(page(results, not_run), encoding="utf-8")
     return path
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[Result], not_run: Sequence[str] = ()) -> str:
     """The whole page."""
     sections = "".join(map(_section, results))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>The laboratory of Semistream</title>'
         f"<style>{STYLE}</style></head><body><h1>What the papers claim, and what was measured</h1>"
-        f"{_summary(results)}{sections}</body></html>\n"
+        f"{_incomplete(not_run)}{_summary(results)}{sections}</body></html>\n"
     )
+
+
+def _incomplete(not_run: Sequence[str]) -> str:
+    return f"<p><b>Stopped before the end.</b> Not run: {escape(', '.join(not_run))}.</p>" if not_run else ""
 
 
 def _summary(results: Sequence[Result]) -> str:
     held = sum(result.verdict.holds is True for result in results)
+    open_ = sum(result.verdict.holds is None for result in results)
+    judged = f" {open_} could not be judged." if open_ else ""
     compared = [result.ours for result in results if result.ours.measured]
     near = sum(ours.is_near_everywhere for ours in compared)
     best, points = (sum(counts) for counts in ((o.best_at for o in compared), (len(o.measured) for o in compared)))
@@ -62,7 +68,8 @@ def _summary(results: Sequence[Result]) -> str:
     )
     titles = "".join(f"<th>{title}</th>" for title in COLUMNS)
     rows = "".join(map(_summary_row, results))
-    return f"<p>{held} of {len(results)} claims hold.{ours}</p><p>{READING}</p><table><tr>{titles}</tr>{rows}</table>"
+    told = f"<p>{held} of {len(results)} claims hold.{judged}{ours}</p><p>{READING}</p>"
+    return f"{told}<table><tr>{titles}</tr>{rows}</table>"
 
 
 def _summary_row(result: Result) -> str:

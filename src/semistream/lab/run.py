@@ -4,22 +4,24 @@ Points are run one after another; a progress callback hears of each before it be
 to all series of a point, so that they are compared on one stream.
 
 For figures of *memory needed*, the rate is measured at several memories. The interval in which the wanted rate is
-reached is halved, on a logarithmic scale, down to `MEMORY_PRECISION`, and the rates at its ends are interpolated. An
-algorithm that does not reach the rate with a memory as large as R gets infinity.
+reached is halved, on a logarithmic scale, down to `MEMORY_PRECISION`, and the rates at its ends are interpolated; its
+ends are what such a point has in place of a 95 % interval (`BARS`). An algorithm that does not reach the rate with a
+memory as large as R gets infinity.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from semistream.errors import BudgetExceeded, check_choice
+from semistream.errors import BudgetExceeded, InvalidOption, check_choice
 from semistream.lab import at_paper_size
 from semistream.lab.bench import Conditions, Io, MemoryModel, Seen, observe
 from semistream.lab.beside_best import BesideBest, beside_best
-from semistream.lab.experiment import SIZES, Experiment, Point, Series, Setting, Verdict, WindowSetting
+from semistream.lab.claims import NotJudged
+from semistream.lab.experiment import SIZES, Experiment, Lines, Measure, Point, Series, Setting, Verdict, WindowSetting
 from semistream.lab.modelled import prediction, rows_per_loop
 from semistream.lab.window_bench import window_point
 
@@ -28,6 +30,18 @@ MEMORY_PRECISION = 1.3
 
 MEMORY_LEAST_SHARE = 1 / 64
 """The least memory that is tried, as a share of R."""
+
+BARS: Mapping[Measure, str] = {
+    "rate": "95 % intervals",
+    "memory": "bars from a memory that is too small to one that is enough",
+    "processing": "95 % intervals of the rate as bars",
+    "waiting": "95 % intervals of the rate as bars",
+    "loop": "95 % intervals of the rate as bars",
+    "cost": "95 % intervals",
+    "output": "95 % intervals",
+    "held": "counted, without intervals",
+}
+"""What lies between `low` and `high` of a point, by measure. Times have the relative interval of the rate."""
 
 Progress = Callable[[str, int, int], None]
 """Told what is run now, how many runs are done, and how many there are."""
@@ -54,27 +68,30 @@ class Result:
         return f"io {conditions.io}, size {self.size}, memory {conditions.memory_model}, seed {conditions.seed}"
 
     def as_json(self) -> dict[str, Any]:
-        """One line for a program."""
-        return {
+        """One line for a program, in which every number is finite."""
+        answer = {
             "id": self.experiment.id,
             "size": self.size,
             "io": self.conditions.io,
             "memory_model": self.conditions.memory_model,
             "seed": self.conditions.seed,
-            "series": {label: [_finite(point.as_json()) for point in points] for label, points in self.lines.items()},
+            "series": {label: [point.as_json() for point in points] for label, points in self.lines.items()},
             "claim": self.experiment.claim,
             "holds": self.verdict.holds,
             "reason": self.verdict.reason,
-            "measured": _finite({**self.verdict.measured, **self.ours.measured}),
+            "measured": {**self.verdict.measured, **self.ours.measured},
             "adaptive": self.ours.as_json(),
             "settings": [setting.as_json() for _, setting in self.experiment.settings(self.size)],
         }
+        return {name: _finite(value) for name, value in answer.items()}
 
 
 def conditions_of(io: str, memory_model: str, seed: int) -> Conditions:
     """Conditions from words that a person wrote."""
     check_choice("io", io, get_args(Io))
     check_choice("memory_model", memory_model, get_args(MemoryModel))
+    if seed < 0:
+        raise InvalidOption("`seed` is negative", given=str(seed), allowed="a whole number from 0 on")
     chosen_io: Io = next(known for known in get_args(Io) if known == io)
     chosen_model: MemoryModel = next(known for known in get_args(MemoryModel) if known == memory_model)
     return Conditions(chosen_io, chosen_model, seed)
@@ -103,10 +120,19 @@ def run(
                 points.append(_point(experiment, series, x, setting, conditions))
             done += 1
         lines[series.label] = tuple(points)
-    verdict = experiment.judge(lines)
+    verdict = _judged(experiment, lines)
     if experiment.modelled is not None and size == at_paper_size.SIZE:
         verdict = at_paper_size.with_models(experiment, size, conditions, verdict)
     return Result(experiment, size, conditions, lines, verdict, beside_best(experiment, lines))
+
+
+def _judged(experiment: Experiment, lines: Lines) -> Verdict:
+    """What the judge says; where he has not seen enough, that and what was measured."""
+    try:
+        return experiment.judge(lines)
+    except NotJudged as why:
+        measured = {f"{label} at {point.x:g}": point.y for label, points in lines.items() for point in points}
+        return Verdict(None, f"Not judged: {why}.", measured)
 
 
 def _point(experiment: Experiment, series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
@@ -169,6 +195,10 @@ def _memory_for_rate(series: Series, x: float, setting: Setting, conditions: Con
     return Point(x, low * (high / low) ** share, float(low), float(high))
 
 
-def _finite(numbers: dict[str, float]) -> dict[str, float | None]:
-    """JSON knows no infinity: None stands for what has no number."""
-    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity: None stands for what has no number, however deep it lies."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

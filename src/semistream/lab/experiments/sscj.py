@@ -10,9 +10,20 @@ from dataclasses import replace
 from functools import cache
 
 from semistream.lab.bench import Conditions
-from semistream.lab.claims import both, close, wins
-from semistream.lab.experiment import Experiment, Series, Setting, Size
-from semistream.lab.experiments.moij import ALL_MB, EXPLAIN, LOOP_NOTE, PER_CENT, SCALES, WEATHER_NOTE, tpch, weather
+from semistream.lab.claims import NEAR, SLIGHTLY_BELOW, both, close, is_within, wins
+from semistream.lab.experiment import Experiment, Lines, Series, Setting, Size
+from semistream.lab.experiments.moij import (
+    ALL_MB,
+    EXPLAIN,
+    LOOP_EXPLAIN,
+    LOOP_NOTE,
+    PER_CENT,
+    SCALES,
+    WEATHER_NOTE,
+    serving,
+    tpch,
+    weather,
+)
 from semistream.lab.experiments.scale import ADAPTIVE, QUERIED_MESH, QUERIED_R_MESH, SCAN_NOTE, ends
 from semistream.lab.modelled import prediction
 
@@ -37,6 +48,17 @@ TIME_EXPLAIN = (
 )
 
 WAIT_EXPLAIN = "Below the service rate no row waits longer than a read takes, whatever the algorithm"
+
+AHEAD_OF_SCANS = (
+    "At skew 0 the page of the oldest row has collected rows for twice as long as an average page, and an average page "
+    "is what a scan reads: where both pay a seek for a page, a read of SSCJ serves about twice the rows"
+)
+
+
+def _beside_scans(lines: Lines) -> str:
+    """Why SSCJ is not slightly below MESHJOIN."""
+    is_ahead = lines[SSCJ.label][0].y > lines[QUERIED_MESH.label][0].y
+    return serving(SSCJ.label, QUERIED_MESH.label, so=AHEAD_OF_SCANS if is_ahead else "")(lines)
 
 
 def _share(size: Size, percent: float) -> Setting:
@@ -84,7 +106,15 @@ EXPERIMENTS = (
         fixed="M = 1.12 GB, skew 1",
         series=SERIES,
         modelled=(SSCJ, HYBRID),
-        judge=wins(SSCJ.label, HYBRID.label, paper={100: 3.0}, beside=BESIDE, explain=EXPLAIN),
+        judge=wins(
+            SSCJ.label,
+            HYBRID.label,
+            paper={100: 3.0},
+            beside=BESIDE,
+            most=3.0 / NEAR,
+            explain=EXPLAIN,
+            explain_more=serving(SSCJ.label, HYBRID.label),
+        ),
         note=SCAN_NOTE + ".",
     ),
     Experiment(
@@ -98,8 +128,27 @@ EXPERIMENTS = (
         fixed="R = 100 million rows, M = 10 % of R",
         series=SERIES,
         modelled=(SSCJ, HYBRID),
-        judge=wins(
-            SSCJ.label, HYBRID.label, paper={1: 3.0}, beside=BESIDE, except_at=(0.0,), grows=True, explain=EXPLAIN
+        judge=both(
+            is_within(
+                SSCJ.label,
+                QUERIED_MESH.label,
+                0.0,
+                SLIGHTLY_BELOW,
+                means="slightly below",
+                beside=((SSCJ.label, MESH.label), (SSCJ.label, R_MESH.label)),
+                explain=_beside_scans,
+            ),
+            wins(
+                SSCJ.label,
+                HYBRID.label,
+                paper={1: 3.0},
+                about=True,
+                beside=BESIDE,
+                except_at=(0.0,),
+                grows=True,
+                explain=EXPLAIN,
+                explain_more=serving(SSCJ.label, HYBRID.label),
+            ),
         ),
         note=SCAN_NOTE + ".",
     ),
@@ -124,7 +173,7 @@ EXPERIMENTS = (
                     "memory from the rows that wait, and the paper's gain cannot come from these keys"
                 ),
             ),
-            wins(SSCJ.label, QUERIED_MESH.label, least=MUCH),
+            wins(SSCJ.label, QUERIED_MESH.label, least=MUCH, explain=serving(SSCJ.label, QUERIED_MESH.label)),
         ),
         note=(
             "At the default size R has the keys of a generated customer table, and the stream those of orders in its "
@@ -152,7 +201,7 @@ EXPERIMENTS = (
                     "many rows, so a cache answers few stream rows for the memory it takes"
                 ),
             ),
-            wins(SSCJ.label, QUERIED_MESH.label, least=MUCH),
+            wins(SSCJ.label, QUERIED_MESH.label, least=MUCH, explain=serving(SSCJ.label, QUERIED_MESH.label)),
         ),
         note=(
             "The paper's join is one to many, but longitudes repeat in R: all rows of a key are joined, and remembered "
@@ -227,6 +276,7 @@ EXPERIMENTS = (
             0.1,
             with_rows=True,
             published="close",
+            explain=LOOP_EXPLAIN,
         ),
         measure="loop",
         note=LOOP_NOTE,
