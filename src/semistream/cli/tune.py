@@ -44,11 +44,11 @@ def tune(
     from semistream.joins.registry import ALGORITHMS
     from semistream.joins.x_hybridjoin import require_unique
     from semistream.planning.capacities import Room, sampled_rows_per_key, workload_of
-    from semistream.planning.tune import Tuner
+    from semistream.planning.tune import Tuner, check_tunable
     from semistream.planning.tune import tune as find_best
 
     check_io(io)
-    _check_tunable(algorithm)
+    check_tunable(algorithm)
     room = Room(parse_bytes(memory))
     _, rows = opened(relation)
     if not ALGORITHMS[algorithm].many_to_many:
@@ -74,21 +74,6 @@ def tune(
         print_json(tuning.as_json())
     else:
         typer.echo(tuning.as_text())
-
-
-def _check_tunable(algorithm: str) -> None:
-    from semistream.errors import InvalidOption, check_choice
-    from semistream.joins.registry import ALGORITHMS
-    from semistream.planning.settings import SETTINGS
-
-    if algorithm in ALGORITHMS and algorithm not in SETTINGS:
-        raise InvalidOption(
-            f"{algorithm} has nothing to tune",
-            given=repr(algorithm),
-            allowed=", ".join(SETTINGS),
-            hint="`semistream plan` shows what each algorithm would make of a memory",
-        )
-    check_choice("algorithm", algorithm, SETTINGS)
 
 
 def _key_codes(relation: ArrowFileRelation, display: Display) -> Numbers:

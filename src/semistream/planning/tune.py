@@ -184,7 +184,6 @@ def tune(
 
     `on_trial` is told of every run before it begins: its number, and how many there are.
     """
-    check_choice("algorithm", algorithm, SETTINGS)
     best = best_by_model(algorithm, tuner, page_rows)
     grid = [best]
     for size in page_rows:
@@ -201,9 +200,21 @@ def tune(
     return Tuning(algorithm, measured[0], fastest, ordered)
 
 
+def check_tunable(algorithm: str) -> None:
+    """Refuse an algorithm that has nothing to choose, and a word that is none."""
+    if algorithm in ALGORITHMS and algorithm not in SETTINGS:
+        raise InvalidOption(
+            f"{algorithm} has nothing to tune",
+            given=repr(algorithm),
+            allowed=", ".join(SETTINGS),
+            hint="`semistream plan` shows what each algorithm would make of a memory",
+        )
+    check_choice("algorithm", algorithm, SETTINGS)
+
+
 def best_by_model(algorithm: str, tuner: Tuner, page_rows: Sequence[int]) -> Trial:
     """The split with the highest rate that the model predicts."""
-    check_choice("algorithm", algorithm, SETTINGS)
+    check_tunable(algorithm)
     found = [_best_in_pages(algorithm, tuner, size) for size in page_rows]
     fitting = [trial for trial in found if trial is not None]
     if not fitting:
