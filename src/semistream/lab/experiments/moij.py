@@ -6,12 +6,13 @@ duplicates and MOIJ on R with them; here both join the same R, whose keys are un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from semistream.lab.claims import EQUAL, ROWS, both, close, is_within, wins
-from semistream.lab.experiment import Experiment, Lines, Series, Setting, Size
+from semistream.lab.claims import EQUAL, both, close, is_within, wins
+from semistream.lab.experiment import Experiment, Series, Setting, Size
 from semistream.lab.experiments.scale import ADAPTIVE, Scale, ends
+from semistream.lab.reasons import serving
 from semistream.lab.workloads.weather_stations import STATION_COUNT
 
 PAPER = "MOIJ: big data velocity management by a memory-optimal index join"
@@ -82,29 +83,6 @@ LOOP_EXPLAIN = (
     "has one too many or too few. With --io real the model assumes an NVMe disk and a usual processor, which need not "
     "be this machine's"
 )
-
-
-def serving(*labels: str, so: str = "") -> Callable[[Lines], str]:
-    """Explain rates by the rows that an iteration of each series serves, where these were counted.
-
-    Args:
-        labels: Series that read one page in an iteration.
-        so: What else is true of every run.
-    """
-
-    def explain(lines: Lines) -> str:
-        counted = [label for label in labels if label in lines and all(ROWS in point.extra for point in lines[label])]
-        if not counted:
-            return so
-        told = "; ".join(
-            ", ".join(f"{label} {point.extra[ROWS]:.3g}" for label, point in zip(counted, points, strict=True))
-            + f" at {points[0].x:g}"
-            for points in zip(*(lines[label] for label in counted), strict=True)
-        )
-        rows = f"An iteration reads one page, so the rate follows the rows that it serves: {told}"
-        return f"{rows}. {so}" if so else rows
-
-    return explain
 
 
 def _share(size: Size, percent: float) -> Setting:

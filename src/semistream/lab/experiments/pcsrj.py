@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 
 from semistream.lab.claims import close, wins
 from semistream.lab.experiment import Experiment, Series, Setting, Size
-from semistream.lab.experiments.moij import LOOP_EXPLAIN, serving
+from semistream.lab.experiments.moij import LOOP_EXPLAIN
 from semistream.lab.experiments.scale import ADAPTIVE, Scale, ends
+from semistream.lab.reasons import serving
 
 PAPER = "PCSRJ: a parallelised cache-based stream-relation join"
 

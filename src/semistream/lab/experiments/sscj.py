@@ -20,12 +20,12 @@ from semistream.lab.experiments.moij import (
     PER_CENT,
     SCALES,
     WEATHER_NOTE,
-    serving,
     tpch,
     weather,
 )
 from semistream.lab.experiments.scale import ADAPTIVE, QUERIED_MESH, QUERIED_R_MESH, SCAN_NOTE, ends
 from semistream.lab.modelled import prediction
+from semistream.lab.reasons import serving
 
 PAPER = "SSCJ: a semi-stream cache join using a front-stage cache module"
 

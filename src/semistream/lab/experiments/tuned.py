@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from semistream.lab.claims import Judge, both, chooses_well, close, in_order, peaks_inside
 from semistream.lab.experiment import Experiment, Series, Setting, Size
-from semistream.lab.experiments.moij import serving
 from semistream.lab.experiments.scale import ADAPTIVE, QUERIED_MESH, QUERIED_R_MESH, SCAN_NOTE, Scale, ends
+from semistream.lab.reasons import serving
 
 PAPER = "Tuned X-HYBRIDJOIN for near-real-time data warehousing"
 
