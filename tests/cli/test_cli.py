@@ -268,11 +268,14 @@ def test_progress_is_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixt
     display.advance("read", 1_000, 2_000)
     clock.advance(6.0)
     display.advance("read", 2_000, 2_000)
+    clock.advance(6.0)
+    display.advance("MOIJ at 10", 3, None, unit="runs")
     display.end("2 rows")
     display.begin("Streaming")
     display.stream(StreamView(1, 12, 500, 6_000, 1_250.4, None, 1024, 4096))
     assert capsys.readouterr().err.replace("\N{NARROW NO-BREAK SPACE}", " ").splitlines() == [
         "  read: 2 000 of 2 000 rows",
-        "Indexing products: 2 rows (6.0 s)",
+        "  MOIJ at 10: 3 runs",
+        "Indexing products: 2 rows (12.0 s)",
         "  batch 1 of 12: 500 of 6 000, 1 250 rows/s, hit rate unknown, 1.0 KiB of 4.0 KiB held",
     ]

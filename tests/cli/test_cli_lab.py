@@ -51,6 +51,21 @@ def test_a_part_of_a_figure_says_what_it_cannot_say() -> None:
     assert "not compared" in told
 
 
+def test_a_run_says_in_words_which_joins_keep_up() -> None:
+    result = lab("run", "sscj-5b", "--size", "small", "--series", "HYBRIDJOIN", "--arrivals", "intermittent")
+    assert result.exit_code == 0, result.output
+    assert "HYBRIDJOIN: yes at 0.5, no at 4" in result.stdout
+
+
+def test_a_change_that_changes_nothing_is_refused() -> None:
+    result = lab("run", "moij-7a", "--size", "small", "--arrivals", "bursty")
+    assert result.exit_code == 2
+    assert "would change nothing in this figure: its rows are all there at once; given: moij-7a" in result.stderr
+    result = lab("run", "moij-7e", "--size", "small", "--reports", "nowhere")
+    assert result.exit_code == 2
+    assert "there is no file of weather reports at this place; given: 'nowhere'" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [
@@ -58,6 +73,10 @@ def test_a_part_of_a_figure_says_what_it_cannot_say() -> None:
         (("run", "moij-7a", "--size", "papre"), "paper"),
         (("run", "moij-7a", "--io", "nvm"), "nvme"),
         (("run", "moij-7a", "--memory-model", "jwm"), "jvm"),
+        (("run", "moij-7a", "--generator", "integrl"), "integral"),
+        (("run", "moij-7a", "--order", "shufled"), "shuffled"),
+        (("report", "--arrivals", "burst"), "bursty"),
+        (("report", "--size", "papre"), "paper"),
         (("run", "moij-7a", "--series", "MOIJ,CACHE"), "CACHEJOIN"),
         (("run", "moij-7a", "moij-7b", "--size", "paper", "--at", "100"), "10"),
     ],

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from semistream.lab.bench import Conditions, observe
+from semistream.lab.bench import observe
+from semistream.lab.conditions import Conditions
 from semistream.lab.experiment import Setting
 from semistream.lab.experiments import EXPERIMENTS
 from semistream.lab.modelled import prediction, rows_per_loop

@@ -15,15 +15,17 @@ import pytest
 from semistream.clock import VirtualClock
 from semistream.errors import InvalidOption
 from semistream.lab.bare_relation import BareRelation
-from semistream.lab.bench import Conditions, MeteredBareRelation, batch_means, observe
+from semistream.lab.bench import MeteredBareRelation, batch_means, observe
 from semistream.lab.beside_best import OURS, BesideBest, beside_best
-from semistream.lab.claims import ROWS, NotJudged, chooses_well, close, in_order, peaks_inside, wins
+from semistream.lab.claims import ROWS, NotJudged, close, in_order, wins
+from semistream.lab.conditions import Conditions, conditions_of
 from semistream.lab.experiment import SIZES, Lines, Measure, Point, Series, Setting, Verdict
 from semistream.lab.experiments import EXPERIMENTS, experiment_named, moij
 from semistream.lab.plots import svg, write_svg
 from semistream.lab.report import page
-from semistream.lab.run import BARS, Result, conditions_of, run
+from semistream.lab.run import BARS, Result, run
 from semistream.lab.sources import distinct_keys, relation_of, stream_codes
+from semistream.lab.surface_claims import chooses_well, peaks_inside
 from semistream.relations.metered import IoProfile
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -218,7 +220,7 @@ def test_a_run_in_which_nothing_was_measured_is_not_judged_and_its_json_is_finit
     experiment = replace(EXPERIMENTS["tuned-5b"], judge=nothing_measured)
     result = run(experiment, "small")
     assert result.verdict.holds is None
-    assert result.verdict.reason == "Not judged: nothing was seen."
+    assert result.verdict.reason.startswith("Not judged: nothing was seen. Measured: measured at 1 ")
     beside_nothing = BesideBest({"ours : best other at 1": math.inf, "ours : best other at 2": math.nan})
     answer = replace(result, ours=beside_nothing).as_json()
     assert json.loads(json.dumps(answer, allow_nan=False))["adaptive"]["least"] is None

@@ -134,7 +134,7 @@ class _Run:
     def _note(self, cluster: Standalone) -> None:
         """A batch is done."""
         done = len(self._watch.batches)
-        self._display.advance("batches", done, WARM_UP_BATCHES + self._plan.batches)
+        self._display.advance("stream", done, WARM_UP_BATCHES + self._plan.batches, unit="batches")
         if done == WARM_UP_BATCHES:
             self._cpu_begin_s = cluster.cpu_seconds()
         self._cpu_end_s = cluster.cpu_seconds()

@@ -7,13 +7,14 @@ drawn as soon as it is done: who stops the last of many keeps the others.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from semistream.lab.bench import Conditions
+    from semistream.lab.conditions import Conditions
     from semistream.lab.experiment import Experiment
     from semistream.lab.run import Result
 
@@ -28,6 +29,19 @@ MemoryModel = Annotated[
     typer.Option(metavar="MODEL", help="actual: what is allocated; jvm: 204 bytes a waiting row, as the prototypes."),
 ]
 Seed = Annotated[int, typer.Option(help="Of the stream's keys.")]
+Generator = Annotated[
+    str, typer.Option(metavar="NAME", help="exact: Zipf's law; integral: what the papers' generators draw.")
+]
+Order = Annotated[
+    str, typer.Option(metavar="ORDER", help="Where popular keys lie in R: frequency, side by side; or shuffled.")
+]
+DriftRows = Annotated[
+    str | None, typer.Option(metavar="ROWS", help="Other keys become popular after so many rows.", show_default="never")
+]
+Arrivals = Annotated[
+    str,
+    typer.Option(metavar="KIND", help="Of rows that come at a rate: constant, bursty, intermittent or published."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each experiment.")]
 
 
@@ -57,6 +71,14 @@ def run_experiments(
     io: Io = "hdd",
     memory_model: MemoryModel = "actual",
     seed: Seed = 1,
+    generator: Generator = "exact",
+    order: Order = "frequency",
+    drift: DriftRows = None,
+    arrivals: Arrivals = "constant",
+    reports: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Weather reports for moij-7e and sscj-4e: a file, or a directory of files."),
+    ] = None,
     json: Json = False,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures into this directory.")] = None,
 ) -> None:
@@ -67,8 +89,16 @@ def run_experiments(
       semistream lab run moij-7a --size small
       semistream lab run pcsrj-3a pcsrj-3b --out figures --json
       semistream lab run moij-7a --size paper --at 10 --series MOIJ,CACHEJOIN
+      semistream lab run sscj-5b --size small --arrivals bursty
+      semistream lab run moij-7a --size small --generator integral --order shuffled
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
-    experiments, conditions = _chosen(ids, size, io, memory_model, seed, at, series)
+    from semistream.lab.part import check_changed, part_of
+
+    conditions = _conditions(io, memory_model, seed, generator, order, drift, arrivals)
+    # All of it is checked before anything is run: a mistake should not show after hours.
+    experiments = [part_of(_with_reports(name, reports), size, at, series) for name in ids]
+    for experiment in experiments:
+        check_changed(experiment, size, conditions.stream)
     if out is not None:
         from semistream.lab.plots import make_ready
 
@@ -88,6 +118,10 @@ def report(
     io: Io = "hdd",
     memory_model: MemoryModel = "actual",
     seed: Seed = 1,
+    generator: Generator = "exact",
+    order: Order = "frequency",
+    drift: DriftRows = None,
+    arrivals: Arrivals = "constant",
     json: Json = False,
 ) -> None:
     """Run all experiments and put their figures on one HTML page.
@@ -96,11 +130,15 @@ def report(
     Example:
       semistream lab report --size small --out figures
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
+    from semistream.errors import check_choice
+    from semistream.lab.experiment import SIZES
     from semistream.lab.experiments import EXPERIMENTS
     from semistream.lab.plots import make_ready
     from semistream.lab.report import write_report
 
-    experiments, conditions = _chosen(list(EXPERIMENTS), size, io, memory_model, seed)
+    check_choice("size", size, SIZES)
+    experiments = list(EXPERIMENTS.values())
+    conditions = _conditions(io, memory_model, seed, generator, order, drift, arrivals)
     make_ready(out)
     results: list[Result] = []
     try:
@@ -114,21 +152,24 @@ def report(
             typer.echo(f"written: {write_report(results, out, not_run)}", err=True)
 
 
-def _chosen(
-    ids: list[str],
-    size: str,
-    io: str,
-    memory_model: str,
-    seed: int,
-    at: str | None = None,
-    series: str | None = None,
-) -> tuple[list[Experiment], Conditions]:
-    """What is to be run, all of it checked: a mistake should not show after hours."""
-    from semistream.lab.experiments import experiment_named
-    from semistream.lab.part import part_of
-    from semistream.lab.run import conditions_of
+def _conditions(
+    io: str, memory_model: str, seed: int, generator: str, order: str, drift: str | None, arrivals: str
+) -> Conditions:
+    from semistream.cli.output import parse_rows
+    from semistream.lab.conditions import conditions_of
 
-    return [part_of(experiment_named(name), size, at, series) for name in ids], conditions_of(io, memory_model, seed)
+    drift_rows = None if drift is None else parse_rows(drift)
+    return conditions_of(
+        io, memory_model, seed, generator=generator, order=order, drift_rows=drift_rows, arrivals=arrivals
+    )
+
+
+def _with_reports(name: str, reports: Path | None) -> Experiment:
+    from semistream.lab.experiments import experiment_named
+    from semistream.lab.weather_archive import with_reports
+
+    experiment = experiment_named(name)
+    return experiment if reports is None else with_reports(experiment, reports)
 
 
 def _results(experiments: list[Experiment], size: str, conditions: Conditions) -> Iterator[Result]:
@@ -141,7 +182,7 @@ def _results(experiments: list[Experiment], size: str, conditions: Conditions) -
         # A display of its own for each: while one is drawn, what is printed would go to the standard error.
         with watching(RealClock()) as display:
             display.begin(experiment.id)
-            result = run(experiment, size, conditions, progress=display.advance)
+            result = run(experiment, size, conditions, progress=partial(display.advance, unit="runs"))
             display.end(result.verdict.in_words)
         yield result
 
@@ -160,8 +201,19 @@ def _print(result: Result, json: bool) -> None:
             "holds": {True: "yes", False: "no", None: "not judged"}[verdict.holds],
             "reason": verdict.reason,
             "adaptive": _ours_in_words(result),
+            **_keeping_up(result),
         }
     )
+
+
+def _keeping_up(result: Result) -> dict[str, str]:
+    """The verdict λ ≤ μ of every series, where rows come at a rate."""
+    told = {
+        label: ", ".join(f"{'yes' if point.extra['keeps_up'] else 'no'} at {point.x:g}" for point in points)
+        for label, points in result.lines.items()
+        if all("keeps_up" in point.extra for point in points)
+    }
+    return {"keeps up (λ ≤ μ)": "; ".join(f"{label}: {words}" for label, words in told.items())} if told else {}
 
 
 def _ours_in_words(result: Result) -> str:

@@ -133,11 +133,11 @@ class LineDisplay:
         self._stage = stage
         self._begun_s = self._told_s = self._clock.now_s()
 
-    def advance(self, doing: str, rows_done: int, rows_total: int | None) -> None:
+    def advance(self, doing: str, done: int, total: int | None, unit: str = "rows") -> None:
         """Write a line now and then, so that a long stage does not look dead."""
         if self._clock.now_s() - self._told_s >= LINE_EVERY_S:
             self._told_s = self._clock.now_s()
-            self._print(f"  {doing}: {_rows(rows_done, rows_total)}")
+            self._print(f"  {doing}: {_progress(done, total, unit)}")
 
     def stream(self, view: StreamView) -> None:
         """Write a line a batch."""
@@ -171,10 +171,10 @@ class LiveDisplay:
         self._detail = None
         self._stage = stage
 
-    def advance(self, doing: str, rows_done: int, rows_total: int | None) -> None:
+    def advance(self, doing: str, done: int, total: int | None, unit: str = "rows") -> None:
         """Draw how much of the stage is done."""
         rows = _grid()
-        rows.add_row(doing, _bar(rows_done, rows_total), _rows(rows_done, rows_total))
+        rows.add_row(doing, _bar(done, total), _progress(done, total, unit))
         self._detail = rows
 
     def stream(self, view: StreamView) -> None:
@@ -223,8 +223,8 @@ def _bar(done: float, total: float | None) -> ProgressBar:
     return ProgressBar(total=total, completed=done, width=BAR_CELLS)
 
 
-def _rows(done: int, total: int | None) -> str:
-    return f"{thousands(done)} rows" if total is None else f"{thousands(done)} of {thousands(total)} rows"
+def _progress(done: int, total: int | None, unit: str) -> str:
+    return f"{thousands(done)} {unit}" if total is None else f"{thousands(done)} of {thousands(total)} {unit}"
 
 
 def _sales(view: StreamView) -> str:

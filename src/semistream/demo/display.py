@@ -34,7 +34,7 @@ class Display(Protocol):
         """A stage starts."""
         ...
 
-    def advance(self, doing: str, rows_done: int, rows_total: int | None) -> None:
+    def advance(self, doing: str, done: int, total: int | None, unit: str = "rows") -> None:
         """The current stage is `doing` something and has come this far; None where the end is not known."""
         ...
 
@@ -53,7 +53,7 @@ class Silent:
     def begin(self, stage: str) -> None:
         """Say nothing."""
 
-    def advance(self, doing: str, rows_done: int, rows_total: int | None) -> None:
+    def advance(self, doing: str, done: int, total: int | None, unit: str = "rows") -> None:
         """Say nothing."""
 
     def stream(self, view: StreamView) -> None:

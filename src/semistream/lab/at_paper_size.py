@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from semistream.lab.bench import Conditions
+from semistream.lab.conditions import Conditions
 from semistream.lab.experiment import Experiment, Setting, Size, Verdict
 from semistream.lab.modelled import prediction
 
@@ -25,7 +25,9 @@ def with_models(experiment: Experiment, size: str, conditions: Conditions, verdi
     measured = dict(verdict.measured)
     for words, ratios in (("at this size", here), ("at the paper's size", there)):
         measured |= {f"by the models {words} at {x:g}": round(ratio, 3) for x, ratio in ratios.items()}
-    said = f" By the models it is {_at(here)} at this size, and {_at(there)} at the paper's."
+    assert experiment.modelled is not None, "an experiment that no models compare"
+    pair = " : ".join(series.label for series in experiment.modelled)
+    said = f" By the models {pair} is {_at(here)} at this size, and {_at(there)} at the paper's."
     return replace(verdict, reason=verdict.reason + said, measured=measured)
 
 

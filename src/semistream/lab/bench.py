@@ -14,7 +14,10 @@ times, whose rates are nearly independent, because a batch is long against the t
 A series on several nodes has a part of R on each. Each part runs on a clock of its own, and the stream is as fast as
 the part that falls behind first: μ = min over parts of (μ of the part / its share of the stream), which is what PCSRJ's
 cost model says. What is said of an iteration is the mean over the iterations of all parts: which of them falls behind
-is often chance. The time to route rows to nodes is not charged, for the paper does not say what it was.
+is often chance. The time to route rows to nodes is not charged, for the paper does not say what it was. With
+`io="real"` a node is this machine by itself: parts run one after the other, each with the whole processor and disk.
+
+*Arrivals*: where rows come at a rate, λ is what came and μ what was served while rows waited for admission.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,20 +39,14 @@ from semistream.clock import RealClock, VirtualClock
 from semistream.joins.base import JoinResources, Numbers, SemiStreamJoin, StepOutput
 from semistream.joins.registry import algorithm_named
 from semistream.joins.timed import Seconds, TimedRun, run_timed
-from semistream.joins.waiting import WaitingRows
 from semistream.lab.bare_relation import BareRelation
+from semistream.lab.conditions import Conditions
 from semistream.lab.experiment import JVM_WAITING_ROW_BYTES, Series, Setting
 from semistream.lab.options import Place, beginning_threshold, settings_for
-from semistream.lab.sources import distinct_keys, relation_of, stream_codes
+from semistream.lab.sources import arrival_times, distinct_keys, relation_of, stream_codes
 from semistream.planning.charging import charge_of, typical
-from semistream.relations.metered import HDD, NVME, IoProfile, MeteredRelation
+from semistream.relations.metered import MeteredRelation
 from semistream.relations.partitioned import partition_of
-
-Io = Literal["hdd", "nvme", "real"]
-PROFILES: dict[str, IoProfile] = {"hdd": HDD, "nvme": NVME, "real": NVME}
-"""Devices; with `real` the profile only serves the tuner, which has to assume something."""
-
-MemoryModel = Literal["actual", "jvm"]
 
 BATCHES = 10
 T_95 = 2.262
@@ -58,9 +55,6 @@ T_95 = 2.262
 ROWS_PER_STEP = 10_000
 """Rows that an operator may work on at once."""
 
-PAPER_STREAM_ROW_BYTES = 20
-"""The row for which `JVM_WAITING_ROW_BYTES` was measured."""
-
 SCANNING = ("meshjoin", "r-meshjoin")
 SCAN_TURNS_MAX = 3.0
 """A scan that remembers nothing serves the same rows in every round, so a short stream shows its steady state."""
@@ -68,28 +62,6 @@ SCAN_TURNS_MAX = 3.0
 WARM_UP_SHARE, WINDOW_END_SHARE = 0.5, 0.97
 
 STREAM_ROWS_MIN, STREAM_ROWS_MAX = 800, 200_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """What holds for all points of a run."""
-
-    io: Io = "hdd"
-    memory_model: MemoryModel = "actual"
-    seed: int = 1
-
-    @property
-    def profile(self) -> IoProfile:
-        """The device."""
-        return PROFILES[self.io]
-
-    def stream_row_bytes(self, setting: Setting) -> int:
-        """What is charged for a waiting row beside its place in our tables."""
-        if self.memory_model == "actual":
-            return setting.stream_row_bytes
-        rows = max(1, setting.memory_bytes // JVM_WAITING_ROW_BYTES)
-        charged = JVM_WAITING_ROW_BYTES - PAPER_STREAM_ROW_BYTES + setting.stream_row_bytes
-        return max(0, charged - WaitingRows.bytes_for(rows) // rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +79,17 @@ class Seen:
     """w: rows served in one iteration."""
     hit_share: float
     """Rows answered from memory."""
+    arrival_rows_per_s: float
+    """λ: infinite where all rows are there at once."""
+    service_rows_per_s: float
+    """μ while rows waited for admission; infinite where none ever did."""
     settings: dict[str, Any]
     """What the operator was built with."""
+
+    @property
+    def keeps_up(self) -> bool:
+        """The verdict: λ ≤ μ."""
+        return self.arrival_rows_per_s <= self.service_rows_per_s
 
 
 class PassingTime(VirtualClock):
@@ -147,15 +128,19 @@ def observe(series: Series, setting: Setting, conditions: Conditions) -> Seen:
     """Run a series at a setting."""
     if series.algorithm in SCANNING:
         setting = replace(setting, turns=min(setting.turns, SCAN_TURNS_MAX))
-    codes = stream_codes(setting, _stream_rows(setting, conditions), conditions.seed)
+    rows = _stream_rows(setting, conditions)
+    codes = stream_codes(setting, rows, conditions.seed, conditions.stream)
+    arrived_s = arrival_times(setting, rows, conditions.seed, conditions.stream.arrivals)
     keys = distinct_keys(setting)
     setting = replace(setting, memory_bytes=setting.memory_bytes * series.memory_times)
     if series.nodes == 1:
-        return _observed(series, setting, conditions, keys, codes)
-    return _side_by_side(series, setting, conditions, keys, codes)
+        return _observed(series, setting, conditions, keys, codes, arrived_s)
+    return _side_by_side(series, setting, conditions, keys, codes, arrived_s)
 
 
-def _side_by_side(series: Series, setting: Setting, conditions: Conditions, keys: Numbers, codes: Numbers) -> Seen:
+def _side_by_side(
+    series: Series, setting: Setting, conditions: Conditions, keys: Numbers, codes: Numbers, arrived_s: Seconds
+) -> Seen:
     """Every part by itself; the stream is as fast as the part that falls behind first."""
     # A CACHEJOIN is what PCSRJ runs in each part.
     node = replace(series, algorithm="cachejoin" if series.algorithm == "pcsrj" else series.algorithm)
@@ -165,9 +150,9 @@ def _side_by_side(series: Series, setting: Setting, conditions: Conditions, keys
     )
     nodes = []
     for part in range(series.nodes):
-        own = codes[part_of_row == part]
-        seen = _observed(node, part_setting, conditions, keys[part_of_key == part], own)
-        nodes.append((seen, len(own) / len(codes)))
+        is_own = part_of_row == part
+        seen = _observed(node, part_setting, conditions, keys[part_of_key == part], codes[is_own], arrived_s[is_own])
+        nodes.append((seen, float(is_own.mean())))
     return _of_all_nodes(nodes)
 
 
@@ -184,12 +169,15 @@ def _of_all_nodes(nodes: list[tuple[Seen, float]]) -> Seen:
         loop_s=sum(seen.loop_s * count for (seen, _), count in zip(nodes, loops, strict=True)) / sum(loops),
         rows_per_loop=1.0 / sum(loops),
         hit_share=sum(seen.hit_share * share for seen, share in nodes),
+        arrival_rows_per_s=sum(seen.arrival_rows_per_s for seen, _ in nodes),
+        service_rows_per_s=min(seen.service_rows_per_s / share for seen, share in nodes),
     )
 
 
-def _observed(series: Series, setting: Setting, conditions: Conditions, keys: Numbers, codes: Numbers) -> Seen:
-    is_real = conditions.io == "real"
-    clock = PassingTime() if is_real else VirtualClock()
+def _observed(
+    series: Series, setting: Setting, conditions: Conditions, keys: Numbers, codes: Numbers, arrived_s: Seconds
+) -> Seen:
+    clock = PassingTime() if conditions.is_real else VirtualClock()
     resources = JoinResources(
         MemoryBudget(setting.memory_bytes), clock, ROWS_PER_STEP, conditions.stream_row_bytes(setting)
     )
@@ -200,8 +188,7 @@ def _observed(series: Series, setting: Setting, conditions: Conditions, keys: Nu
         options |= beginning_threshold(series.algorithm, place, options)
         join = algorithm_named(series.algorithm).build(relation, resources, **options)
         log = _Log(join, clock)
-        arrived_s = _arrivals(setting, len(codes))
-        charge = None if is_real else charge_of(unit_costs)
+        charge = None if conditions.is_real else charge_of(unit_costs)
         run = run_timed(join, codes, arrived_s, clock, charge, log, _window(len(codes)))
     return _seen(run, log, options)
 
@@ -211,7 +198,7 @@ def _opened(
     relation: BareRelation, series: Series, setting: Setting, conditions: Conditions, clock: VirtualClock
 ) -> Iterator[Any]:
     """R on the device of the conditions."""
-    if conditions.io != "real":
+    if not conditions.is_real:
         metered = QueriedRelation if series.queries_segments else MeteredBareRelation
         yield metered(relation, conditions.profile, clock)
         return
@@ -233,12 +220,6 @@ def _opened(
 def _stream_rows(setting: Setting, conditions: Conditions) -> int:
     row_bytes = JVM_WAITING_ROW_BYTES if conditions.memory_model == "jvm" else 50 + setting.stream_row_bytes
     return int(np.clip(setting.turns * setting.memory_bytes / row_bytes, STREAM_ROWS_MIN, STREAM_ROWS_MAX))
-
-
-def _arrivals(setting: Setting, rows: int) -> Seconds:
-    if setting.arrival_rows_per_s is None:
-        return np.zeros(rows)
-    return np.arange(rows) / setting.arrival_rows_per_s
 
 
 def _window(rows: int) -> tuple[int, int]:
@@ -285,6 +266,8 @@ def _seen(run: TimedRun, log: _Log, options: dict[str, Any]) -> Seen:
         loop_s=seconds / iterations if iterations else float("nan"),
         rows_per_loop=rows / iterations if iterations else float("nan"),
         hit_share=hits / rows if rows else float("nan"),
+        arrival_rows_per_s=run.arrival_rows_per_s,
+        service_rows_per_s=run.service_rows_per_s,
         settings=options,
     )
 

@@ -30,8 +30,6 @@ EQUAL = (0.9, 1 / 0.9)
 SLIGHTLY_BELOW = (NEAR, 1.0)
 """Ratios of one that is slightly below the other."""
 
-POINTS_AROUND_A_PEAK = 3
-
 ROWS = "rows_per_loop"
 """What a point calls the rows of an iteration."""
 
@@ -55,7 +53,8 @@ def _ratio(over: float, under: float) -> float:
     return math.inf if over > 0 else math.nan
 
 
-def _paired(lines: Lines, first: str, second: str) -> list[tuple[Point, Point]]:
+def paired(lines: Lines, first: str, second: str) -> list[tuple[Point, Point]]:
+    """The points of two series, those at one x together."""
     return list(zip(lines[first], lines[second], strict=True))
 
 
@@ -68,14 +67,14 @@ def _ratios(lines: Lines, first: str, second: str, larger_is_better: bool) -> di
     """How many times better the first is, by x."""
     return {
         over.x: _ratio(over.y, under.y) if larger_is_better else _ratio(under.y, over.y)
-        for over, under in _paired(lines, first, second)
+        for over, under in paired(lines, first, second)
     }
 
 
 def _judged_ratios(lines: Lines, first: str, second: str, larger_is_better: bool = True) -> dict[float, float]:
     """The ratios by which a claim is judged: there is one at every point, or nothing is judged."""
     ratios = _ratios(lines, first, second, larger_is_better)
-    for one, other in _paired(lines, first, second):
+    for one, other in paired(lines, first, second):
         if math.isnan(ratios[one.x]):
             states = " and ".join(
                 f"{label} {_state(point.y, larger_is_better)}" for label, point in ((first, one), (second, other))
@@ -88,7 +87,9 @@ def _state(y: float, larger_is_better: bool) -> str:
     if math.isinf(y):
         # Of what should be small only memory can be infinite.
         return "is too fast to be timed" if larger_is_better else "needs more memory than R has bytes"
-    return "was not measured" if math.isnan(y) else f"is {y:.3g}"
+    if math.isnan(y):
+        return "was not measured"
+    return "serves no row in so little memory" if y == 0 and larger_is_better else f"is {y:.3g}"
 
 
 def _beside(lines: Lines, pairs: Pairs, larger_is_better: bool = True) -> dict[tuple[str, str], dict[float, float]]:
@@ -143,7 +144,7 @@ def wins(
         ratios = _judged_ratios(lines, winner, rival, larger_is_better)
         stated = {x: ratio for x, ratio in (paper or {}).items() if x in ratios}
         claimed = {x: ratio for x, ratio in ratios.items() if x not in except_at}
-        pairs = [(over, under) for over, under in _paired(lines, winner, rival) if over.x in claimed]
+        pairs = [(over, under) for over, under in paired(lines, winner, rival) if over.x in claimed]
         differences = _differences(lines, winner, rival)
         behind = [over.x for over, under in pairs if _is_behind(over, under, larger_is_better)]
         less = [
@@ -160,10 +161,10 @@ def wins(
         ]
         shown = {x: ratios[x] for x in (stated or (next(iter(ratios)), list(ratios)[-1]))}
         gap = f"the difference is {_at(differences)}" if difference_grows else ""
-        reasons = [gap, *less, _told(explain, lines, not less), *more, _told(explain_more, lines, not more)]
+        reasons = [gap, *less, explained(explain, lines, not less), *more, explained(explain_more, lines, not more)]
         return Verdict(
             not less and not more,
-            _reason([f"{winner} : {rival} is {_at(shown, stated)}", *reasons]),
+            sentences([f"{winner} : {rival} is {_at(shown, stated)}", *reasons]),
             _named({(winner, rival): ratios})
             | _named(_beside(lines, beside, larger_is_better))
             | {f"paper at {x:g}": published for x, published in stated.items()},
@@ -175,7 +176,7 @@ def wins(
 
 
 def _differences(lines: Lines, first: str, second: str) -> dict[float, float]:
-    return {one.x: abs(one.y - other.y) for one, other in _paired(lines, first, second)}
+    return {one.x: abs(one.y - other.y) for one, other in paired(lines, first, second)}
 
 
 def _shrinking(what: str, values: Mapping[float, float]) -> list[str]:
@@ -230,11 +231,11 @@ def is_within(
         compared = _beside(lines, beside)
         return Verdict(
             holds,
-            _reason(
+            sentences(
                 [
                     f"{first} : {second} is {ratio:.3g} at {at:g}; {means} is {least:.3g} to {most:.3g}",
                     _beside_in_words({pair: {at: ratios[at]} for pair, ratios in compared.items()}),
-                    _told(explain, lines, holds),
+                    explained(explain, lines, holds),
                 ]
             ),
             _named({(first, second): {at: ratio}}) | _named(compared),
@@ -284,11 +285,11 @@ def close(
                     _ratio(one.extra[ROWS], other.extra[ROWS]), 4
                 )
                 for first, second in pairs
-                for one, other in _paired(lines, first, second)
+                for one, other in paired(lines, first, second)
             }
             measured |= rows
             parts.append(f"the rows of an iteration deviate by up to {max(abs(r - 1) for r in rows.values()):.1%}")
-        reason = _reason([*parts, _told(explain, lines, holds)])
+        reason = sentences([*parts, explained(explain, lines, holds)])
         return Verdict(holds, reason, measured, found=f"{worst:.2%} off", published=published)
 
     return judge
@@ -308,65 +309,11 @@ def in_order(*labels: str, gap_grows: bool = False, beside: Pairs = (), explain:
         decided = broken or [" ≥ ".join(labels) + " at every point"]
         return Verdict(
             holds,
-            _reason([*decided, _beside_in_words(compared), _told(explain, lines, holds)]),
+            sentences([*decided, _beside_in_words(compared), explained(explain, lines, holds)]),
             measured | _named(compared),
             found=f"{labels[0]} : {labels[1]} {verdicts[0].found}",
             published="all ≥ 1",
         )
-
-    return judge
-
-
-def peaks_inside(labels: tuple[str, ...], *, explain: Explain = "") -> Judge:
-    """The highest point of the surface is at neither end, neither along x nor along the series."""
-
-    def judge(lines: Lines) -> Verdict:
-        if len(lines[labels[0]]) < POINTS_AROUND_A_PEAK:
-            raise NotJudged("a peak is not seen without a point on either side")
-        heights = {(label, place): point.y for label in labels for place, point in enumerate(lines[label])}
-        # Of equal points the last: lines run together where a page is larger than what most of them pin.
-        best_label, best_place = max(reversed(heights), key=lambda key: heights[key])
-        _check_heights(list(heights.values()))
-        best = lines[best_label][best_place]
-        measured = {f"{label} at {point.x:g}": round(point.y, 2) for label in labels for point in lines[label]}
-        inside_x = 0 < best_place < len(lines[best_label]) - 1
-        inside_series = best_label not in (labels[0], labels[-1])
-        holds = inside_x and inside_series
-        reason = f"the best of the grid is {best_label} at {best.x:g}" + ("" if holds else ", at its edge")
-        found = f"{best_label} at {best.x:g}"
-        reason = _reason([reason, _told(explain, lines, holds)])
-        return Verdict(holds, reason, measured, found=found, published="inside")
-
-    return judge
-
-
-def _check_heights(heights: list[float]) -> None:
-    """Heights have a highest that others can be compared with, or nothing is judged."""
-    if not all(map(math.isfinite, heights)) or max(heights) <= 0:
-        shown = ", ".join(f"{height:.3g}" for height in heights)
-        raise NotJudged(f"there is no highest point to compare the others with among {shown}")
-
-
-def chooses_well(pairs: Pairs, within: float, *, explain: Explain = "") -> Judge:
-    """The point that the models like best was measured to be within this share of the best measured point.
-
-    Args:
-        pairs: Labels of a model and of what was measured, over one grid.
-        within: What may be lost by following the models.
-        explain: Why it does not hold.
-    """
-
-    def judge(lines: Lines) -> Verdict:
-        grid = [both for model, run in pairs for both in _paired(lines, model, run)]
-        _check_heights([point.y for _, point in grid])
-        best = max(point.y for _, point in grid)
-        chosen = max(grid, key=lambda both: both[0].y)[1]
-        share = chosen.y / best
-        holds = share >= 1 - within
-        reason = f"what the model chooses serves {share:.1%} of the best that was measured; {1 - within:.0%} is asked"
-        measured = {"chosen by the model : best measured": round(share, 4)}
-        reason = _reason([reason, _told(explain, lines, holds)])
-        return Verdict(holds, reason, measured, found=f"tuner at {share:.1%}")
 
     return judge
 
@@ -387,12 +334,13 @@ def both(first: Judge, second: Judge) -> Judge:
     return judge
 
 
-def _told(explain: Explain, lines: Lines, holds: bool) -> str:
+def explained(explain: Explain, lines: Lines, holds: bool) -> str:
     """The explanation, where there is something to explain."""
     if holds:
         return ""
     return explain if isinstance(explain, str) else explain(lines)
 
 
-def _reason(parts: list[str]) -> str:
+def sentences(parts: list[str]) -> str:
+    """Parts of a reason as a text, none of them twice."""
     return " ".join(f"{part[0].upper()}{part[1:].rstrip('.')}." for part in dict.fromkeys(parts) if part)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from semistream.errors import check_choice
@@ -73,7 +74,9 @@ class Setting:
     data: Data = "synthetic"
     """Where keys come from."""
     from_tables: bool = False
-    """Whether they are read from generated tables, or drawn by the law that those follow."""
+    """Whether they are read from tables, or drawn by the law that those follow."""
+    reports: tuple[Path, ...] = ()
+    """Files of weather reports that are the tables; generated ones where there are none."""
     arrival_rows_per_s: float | None = None
     """λ; None when all rows are there at once, which shows the service rate."""
     wanted_rows_per_s: float | None = None
@@ -87,7 +90,8 @@ class Setting:
 
     def as_json(self) -> dict[str, Any]:
         """What a reader needs to run it again."""
-        return {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+        told = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+        return told | {"reports": [path.name for path in self.reports]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,11 @@ class Point:
 
 Lines = Mapping[str, tuple[Point, ...]]
 """The points of each series, by its label."""
+
+
+def values_by_name(lines: Lines) -> dict[str, float]:
+    """Every measured value by a name that says of what, and where."""
+    return {f"{label} at {point.x:g}": point.y for label, points in lines.items() for point in points}
 
 
 @dataclass(frozen=True, slots=True)

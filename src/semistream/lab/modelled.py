@@ -15,7 +15,8 @@ from dataclasses import replace
 from semistream.cost import pcsrj, x_hybridjoin
 from semistream.cost.base import Prediction, Sizes, Workload
 from semistream.cost.symbols import UnitCosts
-from semistream.lab.bench import ROWS_PER_STEP, Conditions
+from semistream.lab.bench import ROWS_PER_STEP
+from semistream.lab.conditions import Conditions
 from semistream.lab.experiment import Series, Setting
 from semistream.lab.options import Place, settings_for
 from semistream.lab.sources import distinct_keys, relation_of

@@ -7,16 +7,22 @@ was left out, about growth along an axis of one point, or about all pairs of ind
 
 Labels may have commas in them, as in `SSCJ, fixed cache`. In a list of labels the longest that is known counts, so
 `SSCJ, fixed cache` is one series and `SSCJ,HYBRIDJOIN` are two.
+
+With `--io real` some series cannot be had, whoever asks for them (`on_this_machine`): nothing makes a solid-state disk
+seek for every segment of a scan, and a model of unit costs knows neither this machine's page cache nor what a call from
+Python takes. What models say of this machine's clock is shown by `semistream calibrate --loops`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import NoReturn
 
-from semistream.errors import check_choice
+from semistream.errors import InvalidOption, check_choice
 from semistream.lab.claims import Judge, NotJudged
-from semistream.lab.experiment import SIZES, Experiment, Lines, Point, Verdict
+from semistream.lab.conditions import StreamKind
+from semistream.lab.experiment import SIZES, Experiment, Lines, Point, Setting, Verdict, values_by_name
 
 
 def part_of(experiment: Experiment, size: str, at: str | None = None, series: str | None = None) -> Experiment:
@@ -49,6 +55,31 @@ def part_of(experiment: Experiment, size: str, at: str | None = None, series: st
     )
 
 
+def on_this_machine(experiment: Experiment) -> Experiment:
+    """The experiment without the series that only a metered disk has."""
+    if experiment.is_timed_here:
+        return experiment
+    can_run = [series for series in experiment.series if not (series.is_model or series.queries_segments)]
+    return replace(experiment, series=tuple(can_run), judge=_judge_of_part(experiment, left_out=[]))
+
+
+def check_changed(experiment: Experiment, size: str, stream: StreamKind) -> None:
+    """Refuse to change a stream in a way that changes nothing in this figure."""
+    settings = [setting for _, setting in experiment.settings(size) if isinstance(setting, Setting)]
+    if stream.changes_keys and not any(setting.data == "synthetic" for setting in settings):
+        _refuse(experiment, "generator, order and drift", "its keys are not drawn by Zipf's law")
+    if stream.changes_arrivals and not any(setting.arrival_rows_per_s for setting in settings):
+        _refuse(experiment, "arrivals", "its rows are all there at once")
+
+
+def _refuse(experiment: Experiment, options: str, why: str) -> NoReturn:
+    raise InvalidOption(
+        f"{options} would change nothing in this figure: {why}",
+        given=experiment.id,
+        hint="`semistream lab report` changes what it can; arrivals belong to sscj-5b",
+    )
+
+
 def _as_shown(word: str) -> str:
     """A number as values of an axis are shown; any other word as it is, for an error to show."""
     try:
@@ -78,17 +109,10 @@ class _LinesOfPart(dict[str, tuple[Point, ...]]):
 
 def _judge_of_part(experiment: Experiment, left_out: list[str]) -> Judge:
     def judge(lines: Lines) -> Verdict:
-        measured = {f"{label} at {point.x:g}": point.y for label, points in lines.items() for point in points}
-        try:
-            if experiment.is_timed_here:
-                raise NotJudged("it speaks of all series at all points, which were not all run")
-            verdict = experiment.judge(_LinesOfPart(lines))
-        except NotJudged as why:
-            found = ", ".join(
-                f"{label} {point.y:.4g} at {point.x:g}" for label, points in lines.items() for point in points
-            )
-            return Verdict(None, f"Not judged: {why}. Measured: {found}.", measured, found=found)
+        if experiment.is_timed_here:
+            raise NotJudged("it speaks of all series at all points, which were not all run")
+        verdict = experiment.judge(_LinesOfPart(lines))
         reason = verdict.reason + (f" Not run, and so not judged, at {', '.join(left_out)}." if left_out else "")
-        return replace(verdict, reason=reason, measured={**verdict.measured, **measured})
+        return replace(verdict, reason=reason, measured={**verdict.measured, **values_by_name(lines)})
 
     return judge

@@ -14,15 +14,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
-from semistream.errors import BudgetExceeded, InvalidOption, check_choice
+from semistream.errors import BudgetExceeded, check_choice
 from semistream.lab import at_paper_size
-from semistream.lab.bench import Conditions, Io, MemoryModel, Seen, observe
+from semistream.lab.bench import Seen, observe
 from semistream.lab.beside_best import BesideBest, beside_best
 from semistream.lab.claims import NotJudged
-from semistream.lab.experiment import SIZES, Experiment, Lines, Measure, Point, Series, Setting, Verdict, WindowSetting
+from semistream.lab.conditions import Conditions
+from semistream.lab.experiment import (
+    SIZES,
+    Experiment,
+    Lines,
+    Measure,
+    Point,
+    Series,
+    Setting,
+    Verdict,
+    WindowSetting,
+    values_by_name,
+)
 from semistream.lab.modelled import prediction, rows_per_loop
+from semistream.lab.part import on_this_machine
 from semistream.lab.window_bench import window_point
 
 MEMORY_PRECISION = 1.3
@@ -65,7 +78,8 @@ class Result:
         conditions = self.conditions
         if self.experiment.is_timed_here:
             return f"size {self.size}, processor time of this machine, seed {conditions.seed}"
-        return f"io {conditions.io}, size {self.size}, memory {conditions.memory_model}, seed {conditions.seed}"
+        run_with = f"io {conditions.io}, size {self.size}, memory {conditions.memory_model}, seed {conditions.seed}"
+        return ", ".join(filter(None, (run_with, conditions.stream.in_words)))
 
     def as_json(self) -> dict[str, Any]:
         """One line for a program, in which every number is finite."""
@@ -75,6 +89,7 @@ class Result:
             "io": self.conditions.io,
             "memory_model": self.conditions.memory_model,
             "seed": self.conditions.seed,
+            "stream": self.conditions.stream.in_words or "as in the figure",
             "series": {label: [point.as_json() for point in points] for label, points in self.lines.items()},
             "claim": self.experiment.claim,
             "holds": self.verdict.holds,
@@ -86,17 +101,6 @@ class Result:
         return {name: _finite(value) for name, value in answer.items()}
 
 
-def conditions_of(io: str, memory_model: str, seed: int) -> Conditions:
-    """Conditions from words that a person wrote."""
-    check_choice("io", io, get_args(Io))
-    check_choice("memory_model", memory_model, get_args(MemoryModel))
-    if seed < 0:
-        raise InvalidOption("`seed` is negative", given=str(seed), allowed="a whole number from 0 on")
-    chosen_io: Io = next(known for known in get_args(Io) if known == io)
-    chosen_model: MemoryModel = next(known for known in get_args(MemoryModel) if known == memory_model)
-    return Conditions(chosen_io, chosen_model, seed)
-
-
 def run(
     experiment: Experiment,
     size: str = "default",
@@ -106,6 +110,8 @@ def run(
     """Run all points of all series and judge the claim."""
     check_choice("size", size, SIZES)
     conditions = conditions or Conditions()
+    if conditions.is_real:
+        experiment = on_this_machine(experiment)
     settings = experiment.settings(size)
     lines: dict[str, tuple[Point, ...]] = {}
     done, total = 0, len(settings) * len(experiment.series)
@@ -120,19 +126,34 @@ def run(
                 points.append(_point(experiment, series, x, setting, conditions))
             done += 1
         lines[series.label] = tuple(points)
-    verdict = _judged(experiment, lines)
-    if experiment.modelled is not None and size == at_paper_size.SIZE:
+    verdict = judged(experiment, lines)
+    if experiment.modelled is not None and size == at_paper_size.SIZE and not _is_changed(conditions):
         verdict = at_paper_size.with_models(experiment, size, conditions, verdict)
+    verdict = _with_changes(verdict, conditions)
     return Result(experiment, size, conditions, lines, verdict, beside_best(experiment, lines))
 
 
-def _judged(experiment: Experiment, lines: Lines) -> Verdict:
+def judged(experiment: Experiment, lines: Lines) -> Verdict:
     """What the judge says; where he has not seen enough, that and what was measured."""
     try:
         return experiment.judge(lines)
     except NotJudged as why:
-        measured = {f"{label} at {point.x:g}": point.y for label, points in lines.items() for point in points}
-        return Verdict(None, f"Not judged: {why}.", measured)
+        measured = values_by_name(lines)
+        found = ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
+        return Verdict(None, f"Not judged: {why}. Measured: {found}.", measured, found=found)
+
+
+def _is_changed(conditions: Conditions) -> bool:
+    """Whether something is not as models assume it."""
+    return conditions.is_real or bool(conditions.stream.in_words)
+
+
+def _with_changes(verdict: Verdict, conditions: Conditions) -> Verdict:
+    """The verdict, and what of the figure's stream was changed: reasons were found on the figure's own."""
+    if not conditions.stream.in_words:
+        return verdict
+    changed = f" Not the figure's own stream, of which the reasons speak: {conditions.stream.in_words}."
+    return replace(verdict, reason=verdict.reason + changed)
 
 
 def _point(experiment: Experiment, series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
@@ -154,6 +175,8 @@ def _fitting_point(experiment: Experiment, series: Series, x: float, setting: Se
         return _memory_for_rate(series, x, setting, conditions)
     seen = observe(series, setting, conditions)
     extra = {name: getattr(seen, name) for name in ("rate", "rows_per_loop", "hit_share")}
+    if setting.arrival_rows_per_s is not None:
+        extra |= {name: getattr(seen, name) for name in ("arrival_rows_per_s", "keeps_up")}
     extra |= {name: float(value) for name, value in seen.settings.items()}
     return Point(x, *_measured(experiment, seen), extra)
 

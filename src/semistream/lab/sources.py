@@ -1,4 +1,4 @@
-"""Where the rows of an experiment come from: R as a relation, and the codes that the stream asks for.
+"""Where the rows of an experiment come from: R as a relation, the codes that the stream asks for, and when they come.
 
 Synthetic data has Zipf's law and R in the order of popularity, key = rank, as in the papers. The other kinds are either
 read from generated tables (`Setting.from_tables`), keys and how many rows each has in R, and the stream's keys in the
@@ -26,8 +26,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semistream.joins.base import Numbers
+from semistream.joins.timed import Seconds
 from semistream.lab.bare_relation import BareRelation
+from semistream.lab.conditions import Arrivals, Generator, StreamKind
 from semistream.lab.experiment import Data, Setting
+from semistream.lab.weather_archive import longitudes_in
+from semistream.lab.workloads.arrivals import (
+    PUBLISHED_MEAN_ROWS_PER_STEP,
+    bursty_arrivals,
+    constant_arrivals,
+    intermittent_arrivals,
+    published_arrivals,
+)
 from semistream.lab.workloads.key_stream import KeyStream
 from semistream.lab.workloads.tpch import CUSTOMER_ORDERS, PARTSUPP_LINEITEM, write_tpch
 from semistream.lab.workloads.weather_stations import (
@@ -38,12 +48,20 @@ from semistream.lab.workloads.weather_stations import (
     month_reports,
     stations,
 )
-from semistream.lab.workloads.zipf import Zipf
+from semistream.lab.workloads.zipf import PUBLISHED_EXPONENTS, IntegralZipf, RankSampler, Zipf
 
 SKIPPED_CUSTOMER = 3
 """Every third customer of TPC-H has no orders."""
 
 REPORT_YEAR = 1986
+
+AS_IN_FIGURES = StreamKind()
+
+ARRIVALS_SEED = 1
+"""Beside the seed of the keys: who changes how rows come changes no key."""
+
+BURSTS = 100
+"""Bursts of a stream, or times with rows and without: enough of them in the window that is looked at."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +78,7 @@ class _Tables:
 def distinct_keys(setting: Setting) -> Numbers:
     """All keys of R, ascending."""
     if setting.from_tables:
-        return _tables(setting.data, setting.r_rows).keys
+        return _tables(setting.data, setting.r_rows, setting.reports).keys
     if setting.data == "weather":
         return np.unique(_world(setting)[0])
     return np.arange(max(2, setting.r_rows // setting.rows_per_key), dtype=np.int64)
@@ -70,16 +88,16 @@ def relation_of(setting: Setting, keys: Numbers) -> BareRelation:
     """R, or the part of R that has these keys."""
     rows_per_key: int | Numbers = setting.rows_per_key
     if setting.from_tables:
-        tables = _tables(setting.data, setting.r_rows)
+        tables = _tables(setting.data, setting.r_rows, setting.reports)
         rows_per_key = tables.rows_per_key[np.searchsorted(tables.keys, keys)]
     return BareRelation(keys, page_rows=setting.page_rows, row_bytes=setting.row_bytes, rows_per_key=rows_per_key)
 
 
-def stream_codes(setting: Setting, rows: int, seed: int) -> Numbers:
+def stream_codes(setting: Setting, rows: int, seed: int, stream: StreamKind = AS_IN_FIGURES) -> Numbers:
     """The codes that so many stream rows ask for."""
     rng = np.random.default_rng(seed)
     if setting.from_tables:
-        return _cut_of(_tables(setting.data, setting.r_rows).stream, rows, seed)
+        return _cut_of(_tables(setting.data, setting.r_rows, setting.reports).stream, rows, seed)
     if setting.data == "weather":
         longitudes, shares = _world(setting)
         return longitudes[rng.choice(len(longitudes), rows, p=shares)]
@@ -88,7 +106,30 @@ def stream_codes(setting: Setting, rows: int, seed: int) -> Numbers:
         # Counted from 1, and none that 3 divides: 1, 2, 4, 5, 7 ...
         asked = rng.integers(0, max(1, keys * (SKIPPED_CUSTOMER - 1) // SKIPPED_CUSTOMER), rows)
         return asked + asked // (SKIPPED_CUSTOMER - 1)
-    return KeyStream(Zipf(keys, setting.skew)).keys(rng, 0, rows)
+    return KeyStream(_ranks(keys, setting.skew, stream.generator), stream.order, seed, stream.drift).keys(rng, 0, rows)
+
+
+def _ranks(keys: int, skew: float, generator: Generator) -> RankSampler:
+    if generator == "exact":
+        return Zipf(keys, skew)
+    # The published generator knows some exponents, and has its slips with two of them.
+    return IntegralZipf.as_published(keys, skew) if skew in PUBLISHED_EXPONENTS else IntegralZipf(keys, skew)
+
+
+def arrival_times(setting: Setting, rows: int, seed: int, arrivals: Arrivals = "constant") -> Seconds:
+    """When so many rows come: all at once unless the setting has a rate."""
+    rate = setting.arrival_rows_per_s
+    if rate is None:
+        return np.zeros(rows)
+    rng = np.random.default_rng([seed, ARRIVALS_SEED])
+    if arrivals == "bursty":
+        return bursty_arrivals(rng, rows, rate, BURSTS)
+    if arrivals == "intermittent":
+        turn_s = rows / rate / BURSTS
+        return intermittent_arrivals(rng, rows, rate, on_s=turn_s / 2, off_s=turn_s / 2)
+    if arrivals == "published":
+        return published_arrivals(rng, rows, step_s=PUBLISHED_MEAN_ROWS_PER_STEP / rate)
+    return constant_arrivals(rows, rate)
 
 
 def _world(setting: Setting) -> tuple[Numbers, np.ndarray[tuple[int], np.dtype[np.float64]]]:
@@ -99,7 +140,7 @@ def _world(setting: Setting) -> tuple[Numbers, np.ndarray[tuple[int], np.dtype[n
     return world.lon_hundredths, sent / sent.sum()
 
 
-# Generated tables -----------------------------------------------------------------------------------------------------
+# Tables ---------------------------------------------------------------------------------------------------------------
 
 
 def _cut_of(stream: Numbers, rows: int, seed: int) -> Numbers:
@@ -109,8 +150,12 @@ def _cut_of(stream: Numbers, rows: int, seed: int) -> Numbers:
 
 
 @lru_cache(maxsize=3)
-def _tables(data: Data, r_rows: int) -> _Tables:
-    master, stream = _weather_keys(r_rows) if data == "weather" else _tpch_keys(data, r_rows)
+def _tables(data: Data, r_rows: int, reports: tuple[Path, ...]) -> _Tables:
+    if reports:
+        archive = longitudes_in(reports)
+        master, stream = archive.master, archive.stream
+    else:
+        master, stream = _weather_keys(r_rows) if data == "weather" else _tpch_keys(data, r_rows)
     keys, rows_per_key = np.unique(master, return_counts=True)
     return _Tables(keys, rows_per_key, stream)
 

@@ -27,7 +27,7 @@ from semistream.clock import CpuClock
 from semistream.cost.calibrate import Measured, median_interval
 from semistream.cost.window_join import PAIRS, IndexCosts, Pair, TouchedTuples, WindowWorkload, join_cost
 from semistream.joins.base import Numbers
-from semistream.lab.bench import Conditions
+from semistream.lab.conditions import Conditions
 from semistream.lab.experiment import Measure, Point, Series, WindowSetting
 from semistream.planning.window_calibrate import WindowCalibration, calibrate_windows
 from semistream.planning.window_choice import choose_pair

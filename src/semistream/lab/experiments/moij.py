@@ -80,8 +80,7 @@ MORE_MEMORY = (
 LOOP_EXPLAIN = (
     "On a metered disk a read costs what the model says. What is left are the rows of an iteration, the iterations "
     "that the ends of a short window cut, and the seeks of a scan, of which a window that is no whole number of scans "
-    "has one too many or too few. With --io real the model assumes an NVMe disk and a usual processor, which need not "
-    "be this machine's"
+    "has one too many or too few"
 )
 
 

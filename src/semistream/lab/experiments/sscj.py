@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from semistream.lab.bench import Conditions
 from semistream.lab.claims import NEAR, SLIGHTLY_BELOW, both, close, is_within, wins
+from semistream.lab.conditions import Conditions
 from semistream.lab.experiment import Experiment, Lines, Series, Setting, Size
 from semistream.lab.experiments.moij import (
     ALL_MB,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from semistream.lab.claims import Judge, both, chooses_well, close, in_order, peaks_inside
+from semistream.lab.claims import Judge, both, close, in_order
 from semistream.lab.experiment import Experiment, Series, Setting, Size
 from semistream.lab.experiments.scale import ADAPTIVE, QUERIED_MESH, QUERIED_R_MESH, SCAN_NOTE, Scale, ends
 from semistream.lab.reasons import serving
+from semistream.lab.surface_claims import chooses_well, peaks_inside
 
 PAPER = "Tuned X-HYBRIDJOIN for near-real-time data warehousing"
 
