@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.budget import KIB, MemoryBudget
+from semistream.budget import MemoryBudget
 from semistream.joins.driver import OPEN_ROW_BYTES
 from semistream.lab.workloads.zipf import Zipf
 from semistream.relations.arrow_file.directory import RelationDirectory
@@ -22,7 +22,6 @@ from semistream.relations.arrow_file.reader import ArrowFileRelation
 from tests.support.processes import PeakMemory, held_bytes
 from tests.support.running import make_driver
 
-WARM_UP_BYTES = 256 * KIB
 WARM_UP_ROWS, BATCH_ROWS = 40_000, 10_000
 STREAM_ROW_BYTES = OPEN_ROW_BYTES + 16
 
@@ -47,7 +46,7 @@ def join(relation: Any, stream: pa.Table, algorithm: str, memory_bytes: int) -> 
     return budget
 
 
-def main(path: str, algorithm: str, memory_bytes: int) -> None:
+def main(path: str, algorithm: str, memory_bytes: int, warm_up_bytes: int) -> None:
     """Warm up, join, and print the growth."""
     directory = RelationDirectory(path)
     relation = ArrowFileRelation(directory, directory.current_version())
@@ -56,7 +55,7 @@ def main(path: str, algorithm: str, memory_bytes: int) -> None:
     rows = max(WARM_UP_ROWS, int(2 * memory_bytes / info.row_bytes_mean))
     inputs = streams(info.row_count, rows)
     for stream in inputs:
-        join(relation, stream.slice(0, WARM_UP_ROWS), algorithm, WARM_UP_BYTES)
+        join(relation, stream.slice(0, WARM_UP_ROWS), algorithm, warm_up_bytes)
     before_bytes = held_bytes(os.getpid())
     with PeakMemory(lambda: [os.getpid()]) as watched:
         counted = [join(relation, stream, algorithm, memory_bytes).peak_bytes for stream in inputs]
@@ -64,4 +63,4 @@ def main(path: str, algorithm: str, memory_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

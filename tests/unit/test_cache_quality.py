@@ -144,6 +144,26 @@ def test_ten_batches_after_the_hot_set_has_moved_most_hits_are_back(exponent: fl
     assert np.mean(after[-3:]) >= 0.9 * np.mean(knowable)
 
 
+@pytest.mark.parametrize(("exponent", "share_back"), [(0.5, 0.9), (0.8, 0.97), (1.0, 0.97), (1.2, 0.97)])
+def test_ten_usual_micro_batches_after_the_hot_set_has_moved_the_hits_are_what_they_were(
+    exponent: float, share_back: float, relation: MemoryRelation
+) -> None:
+    # A million rows; with exponent 0.5 a key at the border was asked for forty times by then.
+    rng = np.random.default_rng(8)
+    zipf, place_of_rank = Zipf(KEYS, exponent), rng.permutation(KEYS)
+    memory = Remembering(relation)
+
+    def micro_batch() -> float:
+        return float(np.mean([memory.hit_share(place_of_rank[zipf.sample(rng, 20_000)]) for _ in range(5)]))
+
+    before = np.mean([micro_batch() for _ in range(40)][-20:])
+    place_of_rank = rng.permutation(KEYS)
+    after = [micro_batch() for _ in range(10)]
+    print(f"Zipf {exponent}: {before:.3f} before, then {np.round(after, 3)}")
+    assert after[0] < 0.8 * before
+    assert after[-1] >= share_back * before
+
+
 def chosen_by_counts(codes: Integers, keys_max: int) -> Integers:
     """The keys that were asked for most often."""
     return np.argsort(-np.bincount(codes, minlength=KEYS), kind="stable")[:keys_max]
