@@ -43,7 +43,7 @@ TURNS, ITERATIONS_MIN = 5, 400
 """Length of the stream, in rows that fit into the memory and in iterations by the model, whichever is more; the first
 half warms up."""
 
-RUNS = 5
+RUNS = 8
 BYTES_PER_WAITING_ROW = 70
 SEED = 7
 
@@ -58,13 +58,19 @@ class LoopSize:
     zipf_exponent: float = 1.0
 
 
-FITTED = (LoopSize(20_000, 256, 2_000_000), LoopSize(100_000, 1024, 8_000_000), LoopSize(200_000, 4096, 16_000_000))
-TRIED = (
+FITTED = (
+    LoopSize(40_000, 256, 1_000_000),
     LoopSize(100_000, 1024, 4_000_000),
-    LoopSize(200_000, 2048, 12_000_000),
-    LoopSize(100_000, 1024, 8_000_000, 0.5),
+    LoopSize(200_000, 4096, 8_000_000),
+    LoopSize(100_000, 512, 2_500_000, 0.5),
 )
-"""Sizes from which the two constants are found, and others on which they are tried."""
+TRIED = (
+    LoopSize(100_000, 1024, 2_500_000),
+    LoopSize(200_000, 2048, 6_000_000),
+    LoopSize(100_000, 1024, 4_000_000, 0.5),
+)
+"""Sizes from which the two constants are found, and others on which they are tried: M is a fifth to a third of R. Where
+all of R nearly fits, a cache that learns does little else, and no one runs such a join."""
 
 
 @dataclass(frozen=True, slots=True)
