@@ -14,7 +14,7 @@ from semistream.errors import InvalidOption, RelationNotFound
 from semistream.lab.conditions import Conditions, StreamKind, conditions_of
 from semistream.lab.experiment import Setting
 from semistream.lab.experiments import EXPERIMENTS
-from semistream.lab.part import check_changed, on_this_machine, part_of
+from semistream.lab.part import check_can_run, on_this_machine, part_of, stream_in
 from semistream.lab.run import Result, run
 from semistream.lab.sources import arrival_times, stream_codes
 from semistream.lab.weather_archive import longitudes_in, with_reports
@@ -118,14 +118,24 @@ def test_where_popular_keys_are_strewn_pinned_pages_answer_little() -> None:
         ("moij-7d", {"generator": "integral"}, "its keys are not drawn by Zipf's law"),
         ("moij-7e", {"order": "shuffled"}, "its keys are not drawn by Zipf's law"),
         ("kang-3", {"drift_rows": 100}, "its keys are not drawn by Zipf's law"),
-        ("moij-7a", {"arrivals": "bursty"}, "its rows are all there at once"),
+        ("moij-7a", {"arrivals": "bursty"}, "bursty arrivals would change nothing in this figure: its rows are"),
     ],
 )
 def test_a_change_that_would_change_nothing_is_refused(name: str, changed: dict[str, object], why: str) -> None:
-    stream = conditions_of(**changed).stream  # type: ignore[arg-type]
+    conditions = conditions_of(**changed)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match=why):
-        check_changed(EXPERIMENTS[name], "small", stream)
-    check_changed(EXPERIMENTS[name], "small", StreamKind())
+        check_can_run(EXPERIMENTS[name], "small", conditions)
+    check_can_run(EXPERIMENTS[name], "small", Conditions())
+    assert stream_in(EXPERIMENTS[name], "small", conditions.stream) == StreamKind()
+
+
+def test_a_report_changes_what_it_can_and_says_so_only_there() -> None:
+    conditions = conditions_of(order="shuffled", arrivals="bursty")
+    assert stream_in(EXPERIMENTS["sscj-5b"], "small", conditions.stream) == conditions.stream
+    assert stream_in(EXPERIMENTS["moij-7a"], "small", conditions.stream) == StreamKind(order="shuffled")
+    on_tables = run(part_of(EXPERIMENTS["moij-7d"], "small", series="MOIJ,CACHEJOIN"), "small", conditions)
+    assert on_tables.as_json()["stream"] == "as in the figure"
+    assert "strewn" not in on_tables.verdict.reason
 
 
 def test_a_hot_set_that_moves_before_the_first_row_is_refused() -> None:
@@ -142,6 +152,9 @@ def test_on_this_machine_no_series_pretends_to_be_metered() -> None:
         assert run_here
         assert not any(series.is_model or series.queries_segments for series in run_here)
     assert on_this_machine(EXPERIMENTS["kang-3"]) is EXPERIMENTS["kang-3"]
+    assert all(on_this_machine(experiment).series for experiment in EXPERIMENTS.values())
+    with pytest.raises(InvalidOption, match="nothing else was asked for; given: moij-7f, MOIJ model"):
+        check_can_run(part_of(EXPERIMENTS["moij-7f"], "small", series="MOIJ model"), "small", Conditions(io="real"))
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,13 @@ def run_experiments(
       semistream lab run sscj-5b --size small --arrivals bursty
       semistream lab run moij-7a --size small --generator integral --order shuffled
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
-    from semistream.lab.part import check_changed, part_of
+    from semistream.lab.part import check_can_run, part_of
 
     conditions = _conditions(io, memory_model, seed, generator, order, drift, arrivals)
     # All of it is checked before anything is run: a mistake should not show after hours.
     experiments = [part_of(_with_reports(name, reports), size, at, series) for name in ids]
     for experiment in experiments:
-        check_changed(experiment, size, conditions.stream)
+        check_can_run(experiment, size, conditions)
     if out is not None:
         from semistream.lab.plots import make_ready
 

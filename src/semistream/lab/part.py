@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NoReturn
 
 from semistream.errors import InvalidOption, check_choice
 from semistream.lab.claims import Judge, NotJudged
-from semistream.lab.conditions import StreamKind
+from semistream.lab.conditions import Conditions, StreamKind
 from semistream.lab.experiment import SIZES, Experiment, Lines, Point, Setting, Verdict, values_by_name
 
 
@@ -60,24 +59,40 @@ def on_this_machine(experiment: Experiment) -> Experiment:
     if experiment.is_timed_here:
         return experiment
     can_run = [series for series in experiment.series if not (series.is_model or series.queries_segments)]
+    if not can_run:
+        raise InvalidOption(
+            "with `io` real neither models nor scans by queries are run, and nothing else was asked for",
+            given=f"{experiment.id}, {', '.join(series.label for series in experiment.series)}",
+            allowed="other series of the figure, or io hdd or nvme",
+        )
     return replace(experiment, series=tuple(can_run), judge=_judge_of_part(experiment, left_out=[]))
 
 
-def check_changed(experiment: Experiment, size: str, stream: StreamKind) -> None:
-    """Refuse to change a stream in a way that changes nothing in this figure."""
+def stream_in(experiment: Experiment, size: str, asked: StreamKind) -> StreamKind:
+    """What changes in this figure of what was asked to be changed."""
     settings = [setting for _, setting in experiment.settings(size) if isinstance(setting, Setting)]
-    if stream.changes_keys and not any(setting.data == "synthetic" for setting in settings):
-        _refuse(experiment, "generator, order and drift", "its keys are not drawn by Zipf's law")
-    if stream.changes_arrivals and not any(setting.arrival_rows_per_s for setting in settings):
-        _refuse(experiment, "arrivals", "its rows are all there at once")
+    own = StreamKind()
+    keys_of = asked if any(setting.data == "synthetic" for setting in settings) else own
+    arrivals_of = asked if any(setting.arrival_rows_per_s for setting in settings) else own
+    return replace(keys_of, arrivals=arrivals_of.arrivals)
 
 
-def _refuse(experiment: Experiment, options: str, why: str) -> NoReturn:
-    raise InvalidOption(
-        f"{options} would change nothing in this figure: {why}",
-        given=experiment.id,
-        hint="`semistream lab report` changes what it can; arrivals belong to sscj-5b",
-    )
+def check_can_run(experiment: Experiment, size: str, conditions: Conditions) -> None:
+    """Refuse what leaves nothing to run, and changes of a stream that would change nothing in this figure."""
+    if conditions.is_real:
+        on_this_machine(experiment)
+    changed = stream_in(experiment, size, conditions.stream)
+    if changed != conditions.stream:
+        why = (
+            "its rows are all there at once"
+            if changed.arrivals != conditions.stream.arrivals
+            else "its keys are not drawn by Zipf's law"
+        )
+        raise InvalidOption(
+            f"{conditions.stream.in_words} would change nothing in this figure: {why}",
+            given=experiment.id,
+            hint="arrivals belong to sscj-5b; `semistream lab report` changes what it can",
+        )
 
 
 def _as_shown(word: str) -> str:

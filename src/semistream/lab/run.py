@@ -35,7 +35,7 @@ from semistream.lab.experiment import (
     values_by_name,
 )
 from semistream.lab.modelled import prediction, rows_per_loop
-from semistream.lab.part import on_this_machine
+from semistream.lab.part import on_this_machine, stream_in
 from semistream.lab.window_bench import window_point
 
 MEMORY_PRECISION = 1.3
@@ -112,6 +112,7 @@ def run(
     conditions = conditions or Conditions()
     if conditions.is_real:
         experiment = on_this_machine(experiment)
+    conditions = replace(conditions, stream=stream_in(experiment, size, conditions.stream))
     settings = experiment.settings(size)
     lines: dict[str, tuple[Point, ...]] = {}
     done, total = 0, len(settings) * len(experiment.series)
