@@ -60,7 +60,7 @@ def test_a_run_says_in_words_which_joins_keep_up() -> None:
 def test_a_change_that_changes_nothing_is_refused() -> None:
     result = lab("run", "moij-7a", "--size", "small", "--arrivals", "bursty")
     assert result.exit_code == 2
-    assert "bursty arrivals would change nothing in this figure: its rows are all there at once" in result.stderr
+    assert "this would change nothing in moij-7a: `arrivals`, for its rows are all there at once" in result.stderr
     result = lab("run", "moij-7e", "--size", "small", "--reports", "nowhere")
     assert result.exit_code == 2
     assert "there is no file of weather reports at this place; given: 'nowhere'" in result.stderr

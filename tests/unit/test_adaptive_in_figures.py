@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(
-    ("name", "at"), [("pcsrj-3a", "1"), ("moij-7a", "10"), ("tuned-6a", "0.5"), ("sscj-4a", "1"), ("sscj-5b", "1")]
+    ("name", "at"),
+    [("pcsrj-3a", "1"), ("moij-7a", "10"), ("tuned-6a", "0.5"), ("sscj-4a", "1"), ("sscj-5b", "0.5"), ("sscj-5b", "4")],
 )
 def test_our_own_join_is_the_best_or_within_5_percent_of_it(name: str, at: str) -> None:
     point = part_of(EXPERIMENTS[name], "default", at=at)

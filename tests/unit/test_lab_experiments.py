@@ -17,7 +17,7 @@ from semistream.errors import InvalidOption
 from semistream.lab.bare_relation import BareRelation
 from semistream.lab.bench import MeteredBareRelation, batch_means, observe
 from semistream.lab.beside_best import OURS, BesideBest, beside_best
-from semistream.lab.claims import ROWS, NotJudged, close, in_order, wins
+from semistream.lab.claims import AT_FLOOR, ROWS, NotJudged, close, in_order, wins
 from semistream.lab.conditions import Conditions, conditions_of
 from semistream.lab.experiment import SIZES, Lines, Measure, Point, Series, Setting, Verdict
 from semistream.lab.experiments import EXPERIMENTS, experiment_named, moij
@@ -197,6 +197,28 @@ def test_our_own_join_is_compared_at_equal_memory_and_equal_nodes() -> None:
     experiment = replace(EXPERIMENTS["pcsrj-3a"], series=(ours, on_two, *rivals))
     assert beside_best(experiment, lines).measured == {"ours : best other at 0": 1.5, "ours, 2 : best other at 0": 0.5}
     assert beside_best(replace(experiment, measure="processing"), lines).measured["ours : best other at 0"] == 0.667
+
+
+def test_where_no_join_gets_anywhere_there_is_no_best() -> None:
+    experiment = replace(EXPERIMENTS["moij-7a"], series=(Series("ours", "adaptive"), Series("a", "moij")))
+    lines = {"ours": line(0.0, 2.0), "a": line(0.0, 0.0)}
+    assert beside_best(experiment, lines).measured == {"ours : best other at 1": math.inf}
+    needed = {"ours": line(math.inf, 2.0), "a": line(math.inf, 2.0)}
+    assert beside_best(replace(experiment, measure="memory"), needed).measured == {"ours : best other at 1": 1.0}
+
+
+def test_memory_that_is_the_least_a_join_can_run_in_is_no_comparison() -> None:
+    floor = (Point(0.0, 10.0, 5.0, 15.0, {AT_FLOOR: True}),)
+    with pytest.raises(NotJudged, match="both a and b need no more than what they can run in"):
+        wins("a", "b", larger_is_better=False)({"a": floor, "b": floor})
+    assert wins("a", "b", larger_is_better=False)({"a": floor, "b": line(20.0)}).holds
+
+
+def test_an_order_names_what_only_the_intervals_leave_open() -> None:
+    assert (
+        "but for what the 95 % intervals leave open (a : b at 0: 0.97)"
+        in in_order("a", "b")({"a": line(0.97), "b": line(1.0)}).reason
+    )
 
 
 def test_what_the_intervals_leave_open_is_not_held_against_a_winner() -> None:

@@ -82,6 +82,17 @@ def test_bursts_that_are_served_before_the_next_one_comes_are_kept_up_with(name:
     assert timed.keeps_up
 
 
+def test_what_piled_up_while_a_join_was_cold_is_not_held_against_it() -> None:
+    arrived_s = np.arange(1000.0)
+    laters_s = (arrived_s[500:] + 401, 900 + 2 * arrived_s[:500])
+    cold, slow = (np.concatenate([np.full(500, 900.0), later_s]) for later_s in laters_s)
+    assert TimedRun(arrived_s, cold, cold, 500).keeps_up
+    assert not TimedRun(arrived_s, slow, slow, 500).keeps_up
+    assert TimedRun(arrived_s, slow, slow, 500).service_rows_per_s == pytest.approx(0.5, rel=0.01)
+    # A run that ends early has no times for what came behind it.
+    assert TimedRun(arrived_s, np.where(arrived_s < 800, arrived_s, np.nan), arrived_s, 500).keeps_up
+
+
 def test_bursts_that_pile_up_are_not_kept_up_with() -> None:
     arrived_s = np.repeat(np.arange(5) * 0.1, 20_000)
     timed = run("hybridjoin", 100_000, 0, charge_s=1e-6, arrived_s=arrived_s)
@@ -97,7 +108,7 @@ def test_operations_take_the_time_they_are_charged() -> None:
 
 def test_the_rate_between_two_moments_is_rows_over_seconds() -> None:
     finished_s = np.array([4.0, 1.0, 2.0, 3.0])
-    timed = TimedRun(np.zeros(4), np.zeros(4), finished_s, 4, 4, 4.0)
+    timed = TimedRun(np.zeros(4), np.zeros(4), finished_s, 4)
     assert timed.rate_between(1, 4) == pytest.approx(3 / 3)
 
 

@@ -17,7 +17,7 @@ cost model says. What is said of an iteration is the mean over the iterations of
 is often chance. The time to route rows to nodes is not charged, for the paper does not say what it was. With
 `io="real"` a node is this machine by itself: parts run one after the other, each with the whole processor and disk.
 
-*Arrivals*: where rows come at a rate, λ is what came and μ what was served while rows waited for admission.
+*Arrivals*: where rows come at a rate, a run also says whether the join keeps up (`joins.timed`).
 """
 
 from __future__ import annotations
@@ -81,15 +81,10 @@ class Seen:
     """Rows answered from memory."""
     arrival_rows_per_s: float
     """λ: infinite where all rows are there at once."""
-    service_rows_per_s: float
-    """μ while rows waited for admission; infinite where none ever did."""
+    keeps_up: bool
+    """The verdict: λ ≤ μ."""
     settings: dict[str, Any]
     """What the operator was built with."""
-
-    @property
-    def keeps_up(self) -> bool:
-        """The verdict: λ ≤ μ."""
-        return self.arrival_rows_per_s <= self.service_rows_per_s
 
 
 class PassingTime(VirtualClock):
@@ -128,7 +123,7 @@ def observe(series: Series, setting: Setting, conditions: Conditions) -> Seen:
     """Run a series at a setting."""
     if series.algorithm in SCANNING:
         setting = replace(setting, turns=min(setting.turns, SCAN_TURNS_MAX))
-    rows = _stream_rows(setting, conditions)
+    rows = stream_rows(setting, conditions)
     codes = stream_codes(setting, rows, conditions.seed, conditions.stream)
     arrived_s = arrival_times(setting, rows, conditions.seed, conditions.stream.arrivals)
     keys = distinct_keys(setting)
@@ -170,7 +165,7 @@ def _of_all_nodes(nodes: list[tuple[Seen, float]]) -> Seen:
         rows_per_loop=1.0 / sum(loops),
         hit_share=sum(seen.hit_share * share for seen, share in nodes),
         arrival_rows_per_s=sum(seen.arrival_rows_per_s for seen, _ in nodes),
-        service_rows_per_s=min(seen.service_rows_per_s / share for seen, share in nodes),
+        keeps_up=all(seen.keeps_up for seen, _ in nodes),
     )
 
 
@@ -217,7 +212,8 @@ def _opened(
         yield handle.open(handle.info.version, with_key=False)
 
 
-def _stream_rows(setting: Setting, conditions: Conditions) -> int:
+def stream_rows(setting: Setting, conditions: Conditions) -> int:
+    """How long the stream is."""
     row_bytes = JVM_WAITING_ROW_BYTES if conditions.memory_model == "jvm" else 50 + setting.stream_row_bytes
     return int(np.clip(setting.turns * setting.memory_bytes / row_bytes, STREAM_ROWS_MIN, STREAM_ROWS_MAX))
 
@@ -267,7 +263,7 @@ def _seen(run: TimedRun, log: _Log, options: dict[str, Any]) -> Seen:
         rows_per_loop=rows / iterations if iterations else float("nan"),
         hit_share=hits / rows if rows else float("nan"),
         arrival_rows_per_s=run.arrival_rows_per_s,
-        service_rows_per_s=run.service_rows_per_s,
+        keeps_up=run.keeps_up,
         settings=options,
     )
 

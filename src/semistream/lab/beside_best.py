@@ -79,8 +79,10 @@ def _ratios(
         others = [line[place].y for line in rivals]
         best = max(others) if larger_is_better else min(others)
         over, under = (point.y, best) if larger_is_better else (best, point.y)
+        if over == under and (over == math.inf or (larger_is_better and over == 0)):
+            # No join has got anywhere: there is no best.
+            continue
         if over == under:
-            # Also where neither has got anywhere: nothing, or infinity, on both sides.
             yield point, 1.0
         else:
             yield point, over / under if under else math.inf

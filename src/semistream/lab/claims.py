@@ -33,6 +33,9 @@ SLIGHTLY_BELOW = (NEAR, 1.0)
 ROWS = "rows_per_loop"
 """What a point calls the rows of an iteration."""
 
+AT_FLOOR = "at_floor"
+"""What a point of memory for a rate has where every memory in which the join can run was enough."""
+
 Judge = Callable[[Lines], Verdict]
 
 Explain = str | Callable[[Lines], str]
@@ -75,6 +78,8 @@ def _judged_ratios(lines: Lines, first: str, second: str, larger_is_better: bool
     """The ratios by which a claim is judged: there is one at every point, or nothing is judged."""
     ratios = _ratios(lines, first, second, larger_is_better)
     for one, other in paired(lines, first, second):
+        if one.extra.get(AT_FLOOR) and other.extra.get(AT_FLOOR):
+            raise NotJudged(f"at {one.x:g} both {first} and {second} need no more than what they can run in at all")
         if math.isnan(ratios[one.x]):
             states = " and ".join(
                 f"{label} {_state(point.y, larger_is_better)}" for label, point in ((first, one), (second, other))
@@ -306,7 +311,11 @@ def in_order(*labels: str, gap_grows: bool = False, beside: Pairs = (), explain:
         compared = _beside(lines, beside)
         holds = all(verdict.holds for verdict in verdicts)
         broken = [verdict.reason.rstrip(".") for verdict in verdicts if not verdict.holds]
-        decided = broken or [" ≥ ".join(labels) + " at every point"]
+        level = [f"{name}: {ratio:.3g}" for name, ratio in measured.items() if ratio < 1]
+        in_words = f"{' ≥ '.join(labels)} at every point"
+        if level:
+            in_words += f", but for what the 95 % intervals leave open ({', '.join(level)})"
+        decided = broken or [in_words]
         return Verdict(
             holds,
             sentences([*decided, _beside_in_words(compared), explained(explain, lines, holds)]),

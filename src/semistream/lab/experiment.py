@@ -207,6 +207,8 @@ class Experiment:
     """Winner and rival whose models say what the ratio would be at the paper's size; None where they cannot."""
     note: str = ""
     """How this differs from what the paper did, and why that matters."""
+    archive: str = ""
+    """Where its rows come from, if not from what the laboratory makes; see `semistream.lab.weather_archive`."""
     is_part: bool = False
     """Whether points or series of the figure were left out; see `semistream.lab.part`."""
 

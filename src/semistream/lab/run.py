@@ -20,7 +20,7 @@ from semistream.errors import BudgetExceeded, check_choice
 from semistream.lab import at_paper_size
 from semistream.lab.bench import Seen, observe
 from semistream.lab.beside_best import BesideBest, beside_best
-from semistream.lab.claims import NotJudged
+from semistream.lab.claims import AT_FLOOR, NotJudged
 from semistream.lab.conditions import Conditions
 from semistream.lab.experiment import (
     SIZES,
@@ -35,7 +35,7 @@ from semistream.lab.experiment import (
     values_by_name,
 )
 from semistream.lab.modelled import prediction, rows_per_loop
-from semistream.lab.part import on_this_machine, stream_in
+from semistream.lab.part import stream_in, under
 from semistream.lab.window_bench import window_point
 
 MEMORY_PRECISION = 1.3
@@ -79,7 +79,12 @@ class Result:
         if self.experiment.is_timed_here:
             return f"size {self.size}, processor time of this machine, seed {conditions.seed}"
         run_with = f"io {conditions.io}, size {self.size}, memory {conditions.memory_model}, seed {conditions.seed}"
-        return ", ".join(filter(None, (run_with, conditions.stream.in_words)))
+        return ", ".join(filter(None, (run_with, self.changed)))
+
+    @property
+    def changed(self) -> str:
+        """What of the data is not the figure's own; empty where nothing is."""
+        return changed_data(self.experiment, self.conditions)
 
     def as_json(self) -> dict[str, Any]:
         """One line for a program, in which every number is finite."""
@@ -89,7 +94,7 @@ class Result:
             "io": self.conditions.io,
             "memory_model": self.conditions.memory_model,
             "seed": self.conditions.seed,
-            "stream": self.conditions.stream.in_words or "as in the figure",
+            "data": self.changed or "as in the figure",
             "series": {label: [point.as_json() for point in points] for label, points in self.lines.items()},
             "claim": self.experiment.claim,
             "holds": self.verdict.holds,
@@ -110,9 +115,8 @@ def run(
     """Run all points of all series and judge the claim."""
     check_choice("size", size, SIZES)
     conditions = conditions or Conditions()
-    if conditions.is_real:
-        experiment = on_this_machine(experiment)
-    conditions = replace(conditions, stream=stream_in(experiment, size, conditions.stream))
+    conditions = replace(conditions, stream=stream_in(experiment, size, conditions))
+    experiment = under(experiment, conditions)
     settings = experiment.settings(size)
     lines: dict[str, tuple[Point, ...]] = {}
     done, total = 0, len(settings) * len(experiment.series)
@@ -128,9 +132,10 @@ def run(
             done += 1
         lines[series.label] = tuple(points)
     verdict = judged(experiment, lines)
-    if experiment.modelled is not None and size == at_paper_size.SIZE and not _is_changed(conditions):
+    changed = changed_data(experiment, conditions)
+    if experiment.modelled is not None and size == at_paper_size.SIZE and not (changed or conditions.is_real):
         verdict = at_paper_size.with_models(experiment, size, conditions, verdict)
-    verdict = _with_changes(verdict, conditions)
+    verdict = _with_changes(verdict, changed, conditions)
     return Result(experiment, size, conditions, lines, verdict, beside_best(experiment, lines))
 
 
@@ -144,17 +149,18 @@ def judged(experiment: Experiment, lines: Lines) -> Verdict:
         return Verdict(None, f"Not judged: {why}. Measured: {found}.", measured, found=found)
 
 
-def _is_changed(conditions: Conditions) -> bool:
-    """Whether something is not as models assume it."""
-    return conditions.is_real or bool(conditions.stream.in_words)
+def changed_data(experiment: Experiment, conditions: Conditions) -> str:
+    """What of the data is not the figure's own, in words."""
+    return ", ".join(filter(None, (experiment.archive, conditions.stream.in_words)))
 
 
-def _with_changes(verdict: Verdict, conditions: Conditions) -> Verdict:
-    """The verdict, and what of the figure's stream was changed: reasons were found on the figure's own."""
-    if not conditions.stream.in_words:
+def _with_changes(verdict: Verdict, changed: str, conditions: Conditions) -> Verdict:
+    """The verdict, and what it was found on: reasons were tried on the figure's own data and on the metered disk."""
+    if not changed and not conditions.is_real:
         return verdict
-    changed = f" Not the figure's own stream, of which the reasons speak: {conditions.stream.in_words}."
-    return replace(verdict, reason=verdict.reason + changed)
+    found_on = ", ".join(filter(None, (changed, "this machine's disk and clock" if conditions.is_real else "")))
+    said = f" Found on {found_on}; reasons speak of the figure's own data on a metered disk."
+    return replace(verdict, reason=verdict.reason + said)
 
 
 def _point(experiment: Experiment, series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
@@ -216,7 +222,8 @@ def _memory_for_rate(series: Series, x: float, setting: Setting, conditions: Con
     share = 0.5
     if 0 < rate_low < rate_high < math.inf:
         share = math.log(wanted / rate_low) / math.log(rate_high / rate_low)
-    return Point(x, low * (high / low) ** share, float(low), float(high))
+    extra = {} if rate_low > 0 else {AT_FLOOR: True}
+    return Point(x, low * (high / low) ** share, float(low), float(high), extra)
 
 
 def _finite(value: Any) -> Any:

@@ -22,7 +22,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semistream.joins.base import Numbers
@@ -30,9 +29,9 @@ from semistream.joins.timed import Seconds
 from semistream.lab.bare_relation import BareRelation
 from semistream.lab.conditions import Arrivals, Generator, StreamKind
 from semistream.lab.experiment import Data, Setting
-from semistream.lab.weather_archive import longitudes_in
+from semistream.lab.weather_archive import codes_of, longitudes_in
 from semistream.lab.workloads.arrivals import (
-    PUBLISHED_MEAN_ROWS_PER_STEP,
+    PUBLISHED_STEP_S,
     bursty_arrivals,
     constant_arrivals,
     intermittent_arrivals,
@@ -128,7 +127,10 @@ def arrival_times(setting: Setting, rows: int, seed: int, arrivals: Arrivals = "
         turn_s = rows / rate / BURSTS
         return intermittent_arrivals(rng, rows, rate, on_s=turn_s / 2, off_s=turn_s / 2)
     if arrivals == "published":
-        return published_arrivals(rng, rows, step_s=PUBLISHED_MEAN_ROWS_PER_STEP / rate)
+        times_s = published_arrivals(rng, rows)
+        # As the others: stretched, so that the mean rate is what the figure says.
+        stretched_s: Seconds = times_s * (rows / rate / (times_s[-1] + PUBLISHED_STEP_S))
+        return stretched_s
     return constant_arrivals(rows, rate)
 
 
@@ -166,7 +168,7 @@ def _tpch_keys(data: Data, r_rows: int) -> tuple[Numbers, Numbers]:
         files = write_tpch(join, r_rows / join.master.rows_at_scale_1, Path(directory))
         master = pq.read_table(files.master, columns=[join.master.key])
         stream = pq.read_table(files.stream, columns=[join.stream.key])
-    return _codes(master[join.master.key]), _codes(stream[join.stream.key])
+    return codes_of(master[join.master.key]), codes_of(stream[join.stream.key])
 
 
 def _weather_keys(r_rows: int) -> tuple[Numbers, Numbers]:
@@ -177,14 +179,9 @@ def _weather_keys(r_rows: int) -> tuple[Numbers, Numbers]:
         for day in month_reports(world, REPORT_YEAR, month):
             if rows <= 0:
                 return
-            yield _codes(day[JOIN_KEY])[:rows]
+            yield codes_of(day[JOIN_KEY])[:rows]
             rows -= len(day)
 
     master = [part for month in MASTER_MONTHS for part in longitudes(month, r_rows // len(MASTER_MONTHS))]
     stream = [part for month in STREAM_MONTHS for part in longitudes(month, r_rows)]
     return np.concatenate(master), np.concatenate(stream)
-
-
-def _codes(column: pa.Array | pa.ChunkedArray) -> Numbers:
-    codes: Numbers = column.to_numpy().astype(np.int64)
-    return codes

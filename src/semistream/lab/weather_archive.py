@@ -38,10 +38,13 @@ class Longitudes:
 @lru_cache(maxsize=1)
 def longitudes_in(files: tuple[Path, ...]) -> Longitudes:
     """The longitudes of all reports in these files."""
-    reports = pa.Table.from_batches(batch for path in files for batch in read_reports(path, (OBSERVED_AT, JOIN_KEY)))
+    batches = [batch for path in files for batch in read_reports(path, (OBSERVED_AT, JOIN_KEY))]
+    if not batches:
+        raise InvalidOption("there are no weather reports at all", given=", ".join(path.name for path in files))
+    reports = pa.Table.from_batches(batches)
     month = pc.month(reports[OBSERVED_AT])
     master, stream = (_of_months(reports, month, months) for months in (MASTER_MONTHS, STREAM_MONTHS))
-    return Longitudes(_codes(master), _codes(stream.sort_by(OBSERVED_AT)))
+    return Longitudes(codes_of(master[JOIN_KEY]), codes_of(stream.sort_by(OBSERVED_AT)[JOIN_KEY]))
 
 
 def _of_months(reports: pa.Table, month: pa.ChunkedArray, months: tuple[int, ...]) -> pa.Table:
@@ -55,8 +58,9 @@ def _of_months(reports: pa.Table, month: pa.ChunkedArray, months: tuple[int, ...
     return chosen
 
 
-def _codes(reports: pa.Table) -> Numbers:
-    codes: Numbers = reports[JOIN_KEY].to_numpy().astype(np.int64)
+def codes_of(column: pa.ChunkedArray) -> Numbers:
+    """Whole numbers as a join takes them."""
+    codes: Numbers = column.to_numpy().astype(np.int64)
     return codes
 
 
@@ -78,6 +82,7 @@ def with_reports(experiment: Experiment, place: Path) -> Experiment:
             r_rows=len(master),
             memory_bytes=round(base.memory_bytes * len(master) / base.r_rows),
             rows_per_key=max(1, len(master) // len(np.unique(master))),
+            cached_rows=max(1, round(base.cached_rows * len(master) / base.r_rows)),
             from_tables=True,
             reports=files,
         )
@@ -85,8 +90,8 @@ def with_reports(experiment: Experiment, place: Path) -> Experiment:
     return replace(
         experiment,
         setting=setting,
-        fixed=f"{len(master)} weather reports of April and August as R, rows of 128 bytes",
-        note=f"{experiment.note} This run: reports of an archive of {len(files)} files, and not of invented stations.",
+        archive=f"weather reports of an archive ({len(master)} rows in R, {len(np.unique(master))} longitudes)",
+        note="The rivals' cache of fixed size has the share of R that it has with invented stations.",
     )
 
 

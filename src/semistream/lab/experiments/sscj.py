@@ -238,7 +238,7 @@ EXPERIMENTS = (
         paper=PAPER,
         figure="5b",
         claim="A row waits much less for admission to SSCJ than to HYBRIDJOIN, at every arrival rate",
-        x_label="arrival rate (times the rate that HYBRIDJOIN serves by its model)",
+        x_label="arrival rate (times what HYBRIDJOIN serves on a disk with seeks, by its model)",
         values=ends(0.5, 1.0, 4.0),
         setting=_arriving,
         fixed="R = 100 million rows, M = 10 % of R, skew 1, constant arrivals",

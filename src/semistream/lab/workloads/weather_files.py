@@ -76,7 +76,7 @@ def read_reports(path: Path, columns: Sequence[str] | None = None) -> Iterator[p
     """
     if not path.is_file():
         raise RelationNotFound("there is no file of weather reports at this place", given=repr(str(path)))
-    if path.name.endswith((".csv", ".csv.gz")):
+    if path.name.lower().endswith((".csv", ".csv.gz")):
         yield from _csv_batches(path, columns)
         return
     try:
