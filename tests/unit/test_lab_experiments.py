@@ -249,6 +249,13 @@ def test_a_run_in_which_nothing_was_measured_is_not_judged_and_its_json_is_finit
     assert "1 could not be judged" in page([result])
 
 
+def test_faster_is_more_than_the_intervals_leave_open() -> None:
+    assert wins("a", "b", clearly=True)({"a": line(1.2), "b": line(1.0)}).holds
+    verdict = wins("a", "b", clearly=True)({"a": line(1.2, 1.04), "b": line(1.0, 1.0)})
+    assert not verdict.holds
+    assert "Within the 95 % intervals the two are level at 1." in verdict.reason
+
+
 def test_about_a_ratio_is_judged_from_both_sides() -> None:
     lines = {"a": line(2.0, 6.0), "b": line(1.0, 2.0)}
     assert wins("a", "b", paper={1: 2.0})(lines).holds

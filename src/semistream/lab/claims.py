@@ -122,6 +122,7 @@ def wins(
     except_at: tuple[float, ...] = (),
     grows: bool = False,
     difference_grows: bool = False,
+    clearly: bool = False,
     least: float = 0.0,
     most: float = math.inf,
     explain: Explain = "",
@@ -139,6 +140,7 @@ def wins(
         except_at: Values of x of which the paper does not claim it.
         grows: Whether the ratio is larger at the end of the axis than at its beginning.
         difference_grows: The same of the difference.
+        clearly: Whether the 95 % intervals part the two at every point, where the paper says "faster" and no more.
         least: What the ratio is at every point where the paper says so in words: above 1 where it is "better".
         most: The same from above, where the paper says "up to".
         explain: Why it does not hold.
@@ -152,8 +154,10 @@ def wins(
         pairs = [(over, under) for over, under in paired(lines, winner, rival) if over.x in claimed]
         differences = _differences(lines, winner, rival)
         behind = [over.x for over, under in pairs if _is_behind(over, under, larger_is_better)]
+        level = [a.x for a, b in pairs if a.x not in behind and not _is_behind(b, a, larger_is_better)]
         less = [
             *_where(f"{winner} is behind {rival}", behind),
+            *_where("within the 95 % intervals the two are level", level if clearly else []),
             *_where(f"less than {NEAR:g} of the paper's", [x for x in stated if ratios[x] < NEAR * stated[x]]),
             *_where(f"less than {least:g}", [x for x, ratio in claimed.items() if ratio < least]),
             *(_shrinking("gain", ratios) if grows else ()),

@@ -68,8 +68,9 @@ TRIED = (
     LoopSize(100_000, 1024, 2_500_000),
     LoopSize(200_000, 2048, 6_000_000),
     LoopSize(100_000, 1024, 4_000_000, 0.5),
+    LoopSize(200_000, 1024, 2_400_000),
 )
-"""Sizes from which the two constants are found, and others on which they are tried: M is a fifth to a third of R. Where
+"""Sizes from which the two constants are found, and others on which they are tried: M is a tenth to a third of R. Where
 all of R nearly fits, a cache that learns does little else, and no one runs such a join."""
 
 

@@ -275,7 +275,7 @@ EXPERIMENTS = (
             MOIJ.label,
             RIVAL.label,
             beside=((MOIJ.label, RIVAL_HALF.label),),
-            least=1.0,
+            clearly=True,
             explain=(
                 "Stations stand unevenly over longitudes, but far less so than Zipf's law, and a longitude has many "
                 "rows: few are cheaper to remember than the rows that wait for them"
