@@ -6,6 +6,7 @@ drawn as soon as it is done: who stops the last of many keeps the others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -222,8 +223,6 @@ def _ours_in_words(result: Result) -> str:
         return "not compared: other series or points of the figure were not run"
     if not ours.measured:
         return "not compared: the figure compares a model with a measurement"
-    ratios = ours.measured.values()
-    return (
-        f"the best at {ours.best_at} of {len(ratios)} points; "
-        f"{min(ratios):.3g} to {max(ratios):.3g} times the best other at equal memory"
-    )
+    ratios = [ratio for ratio in ours.measured.values() if math.isfinite(ratio)]
+    times = f"{min(ratios):.3g} to {max(ratios):.3g} times the best other" if ratios else "no other gets anywhere"
+    return f"the best at {ours.best_at} of {len(ours.measured)} points; {times} at equal memory"
