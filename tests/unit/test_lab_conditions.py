@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +30,8 @@ REAL = Conditions(io="real")
 SETTING = Setting(r_rows=KEYS, memory_bytes=100_000, page_rows=20, arrival_rows_per_s=500.0)
 
 
-def codes_of(**changed: object) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return stream_codes(SETTING, ROWS, seed=3, stream=conditions_of(**changed).stream)  # type: ignore[arg-type]
+def codes_of(**changed: Any) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return stream_codes(SETTING, ROWS, seed=3, stream=conditions_of(**changed).stream)
 
 
 def share_of(code: int, codes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
@@ -131,8 +132,8 @@ def test_where_popular_keys_are_strewn_pinned_pages_answer_little() -> None:
         ("moij-7a", {"arrivals": "bursty"}, "nothing in moij-7a: `arrivals`, for its rows are all there at once"),
     ],
 )
-def test_a_change_that_would_change_nothing_is_refused(name: str, changed: dict[str, object], why: str) -> None:
-    conditions = conditions_of(**changed)  # type: ignore[arg-type]
+def test_a_change_that_would_change_nothing_is_refused(name: str, changed: dict[str, Any], why: str) -> None:
+    conditions = conditions_of(**changed)
     with pytest.raises(InvalidOption, match=why):
         check_can_run(EXPERIMENTS[name], "small", conditions)
     check_can_run(EXPERIMENTS[name], "small", Conditions())
@@ -155,8 +156,8 @@ def test_a_report_changes_what_it_can_and_says_so_only_there() -> None:
     ("name", "changed"),
     [("moij-7f", {"drift_rows": 100}), ("tuned-5a", {"order": "shuffled"}), ("pcsrj-3f", {"generator": "integral"})],
 )
-def test_no_model_is_judged_by_keys_that_it_does_not_know(name: str, changed: dict[str, object]) -> None:
-    result = run(EXPERIMENTS[name], "small", conditions_of(**changed))  # type: ignore[arg-type]
+def test_no_model_is_judged_by_keys_that_it_does_not_know(name: str, changed: dict[str, Any]) -> None:
+    result = run(EXPERIMENTS[name], "small", conditions_of(**changed))
     assert result.verdict.holds is None
     assert "model" in result.verdict.reason.partition("which was not run")[0]
     assert not any(series.is_model for series in result.experiment.series)
