@@ -21,7 +21,7 @@ from semistream.joins.reference import reference_join
 from semistream.joins.registry import ALGORITHMS
 from semistream.relations.handle import RelationHandle
 from semistream.spark.environment import is_connect
-from tests.support.frames import assert_same_table, crossings, frame_of
+from tests.support.frames import assert_same_table, crossings, frame_of, physical_plan
 from tests.support.oracle import assert_same_rows, duckdb_join
 
 Publish = Callable[..., RelationHandle]
@@ -360,6 +360,12 @@ def test_whatever_is_asked_of_the_result_python_is_asked_once(
         assert [crossings(query) for query in asked] == [[kind]] * len(asked)
     bees = ss.enrich(df, products).groupBy("name").agg(F.sum("n").alias("n")).where("name = 'ant'")
     assert bees.toArrow().to_pylist() == [{"name": "ant", "n": 60}]
+
+
+def test_counts_are_observed_as_a_column_of_their_own(session: SparkSession, products: RelationHandle) -> None:
+    plan = physical_plan(ss.enrich(frame_of(session, SALES), products))
+    # A field of a struct would be taken out by Spark's interpreter, row by row.
+    assert "collect_list(__semistream_counts#" in plan
 
 
 def test_a_batch_query_sees_the_version_it_was_planned_with(

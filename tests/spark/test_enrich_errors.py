@@ -180,11 +180,12 @@ def test_columns_that_collide_are_refused_whatever_their_case(
     assert "collides with 'name' of relation 'products'" in message
 
 
-def test_the_name_used_inside_is_refused(sales: DataFrame, publish: Publish, products: RelationHandle) -> None:
-    stream = sales.withColumnRenamed("store", "__semistream")
+@pytest.mark.parametrize("name", ["__semistream", "__semistream_counts"])
+def test_names_used_inside_are_refused(sales: DataFrame, publish: Publish, products: RelationHandle, name: str) -> None:
+    stream = sales.withColumnRenamed("store", name)
     message = refusal(lambda: ss.enrich(stream, products, on="product_id"), ColumnCollision)
-    assert "'__semistream', a name that is used inside" in message
-    relation = publish(pa.table({"id": [1], "__Semistream": [1]}), "id", "odd")
+    assert f"{name!r}, a name that is used inside" in message
+    relation = publish(pa.table({"id": [1], name.title(): [1]}), "id", "odd")
     message = refusal(lambda: ss.enrich(sales, relation, on="product_id"), ColumnCollision)
     assert "collides with a name that is used inside" in message
 

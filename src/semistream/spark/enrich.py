@@ -30,7 +30,6 @@ from semistream.spark.crossing import (
     arrow_udf,
     by_answers,
     by_rows,
-    counts_in,
     is_kept,
     shared_out_by_key,
     struct_of,
@@ -43,7 +42,7 @@ from semistream.spark.environment import (
     worker_count,
 )
 from semistream.spark.plan import EnrichPlan, in_words, make_plan, metric_names
-from semistream.spark.plan_checks import BY_PARTITION, check_argument_count, check_arguments
+from semistream.spark.plan_checks import BY_PARTITION, COUNTS, check_argument_count, check_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -116,7 +115,7 @@ def enrich(
     counted = shared_out_by_key(_counted(df, label), plan)
     joined = by_answers(counted, plan) if plan.way == "answers" else by_rows(counted, plan)
     kept = is_kept(plan)
-    seen = joined.observe(label, *observed(counts_in(plan), lookup_names, kept)).where(kept)
+    seen = joined.observe(label, *observed(F.col(COUNTS), lookup_names, kept)).where(kept)
     return taken_apart(seen, plan)
 
 

@@ -14,8 +14,8 @@ from semistream.errors import ColumnCollision, ColumnNotFound, InvalidOption, di
 from semistream.keys import check_same_family
 from semistream.relations.handle import Lookup, RelationHandle, payload_schema
 
-HIDDEN = "__semistream"
-"""Name of the column that carries answers and counts through Spark."""
+HIDDEN, COUNTS = "__semistream", "__semistream_counts"
+"""Names of the columns that carry answers, or the number of a task, and counts through Spark."""
 
 BY_PARTITION = "pcsrj"
 """The algorithm that joins each hash partition of a relation in a task of its own."""
@@ -80,7 +80,7 @@ def check_arguments(relation: RelationHandle, given: Sequence[pa.DataType]) -> N
 def check_names(stream: pa.Schema, lookups: Sequence[Lookup]) -> None:
     """Refuse names that a user could not tell apart; like Spark, without regard to case."""
     for name in stream.names:
-        if name.lower() == HIDDEN:
+        if name.lower() in (HIDDEN, COUNTS):
             raise ColumnCollision(f"the stream has a column {name!r}, a name that is used inside", given=name)
         if stream.names.count(name) > 1:
             raise ColumnCollision(
@@ -89,7 +89,7 @@ def check_names(stream: pa.Schema, lookups: Sequence[Lookup]) -> None:
                 hint="give each a name of its own, for example with `toDF`",
             )
     taken = {name.lower(): f"{name!r} of the stream" for name in stream.names}
-    taken[HIDDEN] = "a name that is used inside"
+    taken |= dict.fromkeys((HIDDEN, COUNTS), "a name that is used inside")
     for lookup in lookups:
         for name in lookup.output_names:
             if name.lower() in taken:
