@@ -32,8 +32,9 @@ from semistream.demo.display import Display, thousands
 WARM_UP_BATCHES = 2
 """At least."""
 
-STREAM_ROWS, STREAM_BATCHES_MAX = 60_000_000, 600
-"""How long the stream is for those who are fast: what they have not measured when it ends, they measure at its end."""
+STREAM_BATCHES_PER_S, STREAM_ROWS_PER_S = 8, 800_000
+"""How long the stream is for those who are fast, for each second of the warm-up, whichever is less: what they have not
+measured when it ends, they measure at its end."""
 
 HEAP_BYTES = 4 << 30
 """Of the JVM; in a container it is half of what there is, if that is less."""
@@ -96,9 +97,8 @@ class _Run:
 
     @property
     def _batches_in_stream(self) -> int:
-        if self._plan.warm_up_s == 0:
-            return self._batches_min
-        return self._batches_min + min(STREAM_ROWS // self._setting.batch_rows, STREAM_BATCHES_MAX)
+        per_s = min(STREAM_BATCHES_PER_S, STREAM_ROWS_PER_S / self._setting.batch_rows)
+        return self._batches_min + int(self._plan.warm_up_s * per_s)
 
     @property
     def _title(self) -> str:
