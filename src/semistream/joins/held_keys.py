@@ -187,9 +187,12 @@ class HeldKeys:
             return count * any_row_bytes
         sizes = np.empty(len(count), np.int64)
         for part in self._parts(count):
-            starts = np.cumsum(count[part]) - count[part]
-            row_bytes = self._arena.bytes_of(batch, rows_of(first[part], count[part]))
-            np.add.reduceat(row_bytes, starts, out=sizes[part])
+            rows = rows_of(first[part], count[part])
+            row_bytes = self._arena.bytes_of(batch, rows)
+            if len(rows) == part.stop - part.start:
+                sizes[part] = row_bytes
+            else:
+                np.add.reduceat(row_bytes, np.cumsum(count[part]) - count[part], out=sizes[part])
         return sizes
 
     def fitting(self, sizes: Numbers) -> int:
@@ -209,13 +212,13 @@ class HeldKeys:
     ) -> None:
         assert self._arena is not None, "an arena is needed to hold rows"
         begin = self._arena.append(batch, rows_of(first, count))
-        entries = np.arange(self._entry_count, self._entry_count + len(codes), dtype=np.int64)
-        self._first[entries] = begin + np.cumsum(count) - count
-        self._count[entries] = count
-        self._bytes[entries] = sizes
-        self._uses[entries] = np.minimum(uses, USES_MAX)
-        self._index.insert(codes, entries)
-        self._entry_count += len(codes)
+        new = slice(self._entry_count, self._entry_count + len(codes))
+        self._first[new] = begin + np.cumsum(count) - count
+        self._count[new] = count
+        self._bytes[new] = sizes
+        self._uses[new] = np.minimum(uses, USES_MAX)
+        self._index.insert(codes, np.arange(new.start, new.stop, dtype=np.int64))
+        self._entry_count = new.stop
 
     def keep(self, stays: npt.NDArray[np.bool_]) -> None:
         """Let all entries go that do not stay."""
@@ -289,6 +292,10 @@ class HeldKeys:
 
     def _parts(self, count: npt.NDArray[np.integer[Any]]) -> Iterator[slice]:
         """Cut entries with these numbers of rows into parts of few rows; an entry is never cut."""
+        if 0 < int(count.sum()) <= self.part_entries:
+            # Those of a page, as a rule, which come in after every read.
+            yield slice(0, len(count))
+            return
         begin = 0
         while begin < len(count):
             until = np.cumsum(count[begin : begin + self.part_entries], dtype=np.int64)

@@ -75,7 +75,8 @@ class RowArena:
         self.bytes_max = bytes_max
         self._row_bytes = fixed_bytes_per_row(schema)
         self.rows_max = bytes_max // self._row_bytes
-        self._columns = [_ArenaColumn(field.type, self.rows_max, bytes_max) for field in schema]
+        self._columns = [_ArenaColumn(field.name, field.type, self.rows_max, bytes_max) for field in schema]
+        self._strings = [column for column in self._columns if column.layout is Layout.VARIABLE]
         self.row_count = 0
         self._batch: pa.RecordBatch | None = None
         """The view, made once for all probes between two changes."""
@@ -83,7 +84,7 @@ class RowArena:
     @property
     def used_bytes(self) -> int:
         """Bytes of the rows held now."""
-        return self.row_count * self._row_bytes + sum(column.heap_used for column in self._columns)
+        return self.row_count * self._row_bytes + sum([column.heap_used for column in self._strings])
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -101,9 +102,8 @@ class RowArena:
     def bytes_of(self, batch: pa.RecordBatch, rows: Rows) -> Rows:
         """Return what each of these rows would add to `used_bytes`."""
         sizes = np.full(len(rows), self._row_bytes, np.int64)
-        for field, column in zip(self.schema, self._columns, strict=True):
-            if column.layout is Layout.VARIABLE:
-                add_lengths(view_of(batch.column(field.name), column.layout).offsets, rows, sizes)
+        for column in self._strings:
+            add_lengths(view_of(batch.column(column.name), column.layout).offsets, rows, sizes)
         return sizes
 
     def append(self, batch: pa.RecordBatch, rows: Rows) -> int:
@@ -114,8 +114,8 @@ class RowArena:
         assert first + len(rows) <= self.rows_max, "more rows than the arena has room for"
         self._batch = None
         places = np.arange(first, first + len(rows), dtype=np.int64)
-        for field, column in zip(self.schema, self._columns, strict=True):
-            column.append(batch.column(field.name), rows, places)
+        for column in self._columns:
+            column.append(batch.column(column.name), rows, places)
         self.row_count += len(rows)
         assert self.used_bytes <= self.bytes_max, "the arena was filled past its limit"
         return first
@@ -149,9 +149,13 @@ class RowArena:
 
 
 class _ArenaColumn:
-    """One column of an arena, in Arrow's layout."""
+    """One column of an arena, in Arrow's layout.
 
-    def __init__(self, data_type: pa.DataType, rows_max: int, heap_bytes_max: int) -> None:
+    Rows come in a few at a time, after every read of a page. So what a column has to know of itself is found once.
+    """
+
+    def __init__(self, name: str, data_type: pa.DataType, rows_max: int, heap_bytes_max: int) -> None:
+        self.name = name
         self.layout = layout_of(data_type)
         self.type = data_type
         self.heap_used = 0
@@ -165,14 +169,17 @@ class _ArenaColumn:
             self._data = Reserved(bits_bytes)
         else:
             self._data = Reserved(rows_max * data_type.bit_width // 8)
+        self._width = data_type.bit_width // 8 if self.layout is Layout.FIXED else 0
+        self._words = self._data.bytes.view(WORD_BY_WIDTH[self._width or 1])
+        self._ends = self._offsets.bytes.view(np.int32)
+        """Of strings: where each begins, and the last one ends."""
+        reserved = (self._offsets, self._data) if self.layout is Layout.VARIABLE else (self._data,)
+        self._buffers = [pa.py_buffer(memory.bytes) for memory in reserved]
 
     def array(self, row_count: int) -> pa.Array:
         """The first `row_count` values, without a copy."""
         validity = pa.py_buffer(self._validity.bytes) if self._has_nulls else None
-        buffers = [validity, pa.py_buffer(self._data.bytes)]
-        if self.layout is Layout.VARIABLE:
-            buffers.insert(1, pa.py_buffer(self._offsets.bytes))
-        return pa.Array.from_buffers(self.type, row_count, buffers)
+        return pa.Array.from_buffers(self.type, row_count, [validity, *self._buffers])
 
     def append(self, array: pa.Array, rows: Rows, places: Rows) -> None:
         """Write these values of `array` to the places at the end."""
@@ -184,13 +191,12 @@ class _ArenaColumn:
             # Kernels check no bounds: this must be known before they write.
             end = self.heap_used + int(lengths.sum())
             assert end <= len(self._data.bytes), "more bytes than the arena has room for"
-            offsets = self._offsets.bytes.view(np.int32)
-            self.heap_used = offsets_from_lengths(lengths, offsets[int(places[0]) :], self.heap_used)
-            copy_strings(view.offsets, view.data, rows, places, offsets, self._data.bytes)
+            self.heap_used = offsets_from_lengths(lengths, self._ends[int(places[0]) :], self.heap_used)
+            copy_strings(view.offsets, view.data, rows, places, self._ends, self._data.bytes)
         elif self.layout is Layout.BITS:
             copy_bits(view.data, view.first_bit, rows, places, self._data.bytes)
         else:
-            self._copy(view, rows, places)
+            copy_fixed(view, self._width, rows, places, self._words)
 
     def begin_keeping(self) -> None:
         """Prepare for `move`; strings are counted anew as they come."""
@@ -210,18 +216,17 @@ class _ArenaColumn:
             self._move_words(rows, places)
 
     def _move_words(self, rows: Rows, places: Rows) -> None:
-        width, first, place = self.type.bit_width // 8, int(rows[0]), int(places[0])
+        width, first, place = self._width, int(rows[0]), int(places[0])
         if int(rows[-1]) - first == len(rows) - 1:
             # The oldest were dropped, as by a cache that replaces them: the rest moves in one piece.
             values, length = self._data.bytes, len(rows) * width
             values[place * width :][:length] = values[first * width :][:length]
             return
-        words = self._data.bytes.view(WORD_BY_WIDTH[width])
         copy_words = copy_pairs if width == 16 else copy_values  # noqa: PLR2004 - two words a value
-        copy_words(words, rows, places, words)
+        copy_words(self._words, rows, places, self._words)
 
     def _move_strings(self, rows: Rows, first_place: int) -> None:
-        offsets = self._offsets.bytes.view(np.int32)
+        offsets = self._ends
         lengths = np.zeros(len(rows), np.int64)
         add_lengths(offsets, rows, lengths)
         moved = np.zeros(len(rows) + 1, np.int32)
@@ -232,10 +237,6 @@ class _ArenaColumn:
         # This overwrites no offset that is still needed: the next row begins behind the last place, or, as long as
         # every row was kept, at it, and then its offset does not change.
         offsets[first_place : first_place + len(moved)] = moved
-
-    def _copy(self, view: ColumnView, rows: Rows, places: Rows) -> None:
-        width = self.type.bit_width // 8
-        copy_fixed(view, width, rows, places, self._data.bytes.view(WORD_BY_WIDTH[width]))
 
     def _write_validity(self, view: ColumnView, rows: Rows, places: Rows) -> None:
         if view.validity is not None:
