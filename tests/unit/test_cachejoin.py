@@ -10,6 +10,7 @@ from semistream.budget import MemoryBudget
 from semistream.clock import VirtualClock
 from semistream.joins.base import JoinResources, StreamRows
 from semistream.joins.cachejoin import CacheJoin
+from semistream.joins.sscj import SemiStreamCacheJoin
 from semistream.lab.workloads.zipf import Zipf
 from semistream.relations.memory import MemoryRelation
 
@@ -18,11 +19,13 @@ ROUND = KEYS // PAGE_ROWS
 """Iterations in which as many pages are read as R has."""
 
 
-def join_with(threshold: int, memory_bytes: int = 400_000, cache_share: float = 0.1) -> CacheJoin:
+def join_with(
+    threshold: int, memory_bytes: int = 400_000, cache_share: float = 0.1, kind: type[CacheJoin] = CacheJoin
+) -> CacheJoin:
     table = pa.table({"k": np.arange(KEYS), "text": np.full(KEYS, "x" * 80)})
     relation = MemoryRelation.from_table(table, ["k"], page_rows=PAGE_ROWS)
     resources = JoinResources(MemoryBudget(memory_bytes), VirtualClock(), BATCH_ROWS, 20)
-    return CacheJoin(relation, resources, cache_share=cache_share, threshold=threshold)
+    return kind(relation, resources, cache_share=cache_share, threshold=threshold)
 
 
 def thresholds_of_rounds(join: CacheJoin, exponent: float, rounds: int) -> list[int]:
@@ -48,6 +51,18 @@ def test_the_threshold_rises_while_the_cache_churns_and_then_rests(exponent: flo
     assert set(steps.tolist()) <= {-1, 0, 1}, "it moves by one a round"
     assert steps[:2].tolist() == [1, 1], "everybody who waits for a page is let in at first, and pushes others out"
     assert max(seen[-10:]) - min(seen[-10:]) <= 1, f"it has not come to rest: {seen}"
+
+
+def test_nothing_is_moved_where_every_key_is_used_more_than_the_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
+    join = join_with(threshold=1, kind=SemiStreamCacheJoin)
+    thresholds_of_rounds(join, 1.0, rounds=2)
+    join.held.uses[:] = 100
+    codes, moves = join.held.codes.tolist(), []
+    assert join.held._arena is not None
+    monkeypatch.setattr(join.held._arena, "keep_parts", moves.append)
+    join.held.keep(join._staying(np.array([3, 100])))
+    assert (moves, join.held.codes.tolist()) == ([], codes)
+    assert not join._staying(np.array([3, 101])).all()
 
 
 def test_the_threshold_falls_while_the_cache_stays_unfilled() -> None:

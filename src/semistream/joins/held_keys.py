@@ -222,7 +222,8 @@ class HeldKeys:
 
     def keep(self, stays: npt.NDArray[np.bool_]) -> None:
         """Let all entries go that do not stay."""
-        if self._arena is None:
+        if self._arena is None or bool(stays.all()):
+            # SSCJ asks even where no newcomer is worth more than who is held; nothing need move then.
             return
         self._arena.keep_parts(self._rows_staying(stays))
         for array in (self._count, self._bytes, self._uses):
