@@ -8,7 +8,7 @@ import pytest
 
 from semistream.budget import MemoryBudget
 from semistream.clock import VirtualClock
-from semistream.joins.base import JoinResources, StreamRows
+from semistream.joins.base import JoinResources, Numbers, StreamRows
 from semistream.joins.cachejoin import CacheJoin
 from semistream.joins.sscj import SemiStreamCacheJoin
 from semistream.lab.workloads.zipf import Zipf
@@ -51,6 +51,21 @@ def test_the_threshold_rises_while_the_cache_churns_and_then_rests(exponent: flo
     assert set(steps.tolist()) <= {-1, 0, 1}, "it moves by one a round"
     assert steps[:2].tolist() == [1, 1], "everybody who waits for a page is let in at first, and pushes others out"
     assert max(seen[-10:]) - min(seen[-10:]) <= 1, f"it has not come to rest: {seen}"
+
+
+def test_iterations_that_let_keys_in_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    join = join_with(threshold=2)
+    added: list[int] = []
+    add = join.held.add
+
+    def seen(batch: pa.RecordBatch, codes: Numbers, *rest: Numbers) -> None:
+        added.append(len(codes))
+        add(batch, codes, *rest)
+
+    monkeypatch.setattr(join.held, "add", seen)
+    thresholds_of_rounds(join, 1.0, rounds=5)
+    assert join.stats.lettings == sum(count > 0 for count in added)
+    assert 0 < join.stats.lettings < join.stats.iterations
 
 
 def test_nothing_is_moved_where_every_key_is_used_more_than_the_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ exceeded even by a round with two standard deviations more keys than the mean, a
 steady state of what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until
 H_S is full again.
 
+Beside what the equation prices, `Counts.lettings` has the share of the iterations that let keys into the cache.
+
 | symbol | name here    | unit           | meaning                                           |
 |--------|--------------|----------------|---------------------------------------------------|
 | b      | `page_rows`  | rows           | disk buffer                                       |
@@ -36,7 +38,7 @@ from dataclasses import replace
 import numpy as np
 
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
-from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, sharing_places
+from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, share_of_lettings, sharing_places
 from semistream.cost.symbols import Counts, UnitCosts
 from semistream.cost.zipf import Floats
 
@@ -115,6 +117,15 @@ def threshold_of(loop: Loop, workload: Workload, sizes: Sizes, sharing: Sharing)
     return high
 
 
+def _lettings(loop: Loop, workload: Workload, sizes: Sizes, sharing: Sharing) -> float:
+    """Iterations in which keys come in; none does where there is no place."""
+    places = _places(workload, sizes)
+    if places < 1.0:
+        return 0.0
+    threshold = threshold_of(loop, workload, sizes, sharing)
+    return share_of_lettings(loop, rows_until_let_in(loop, threshold, _room_keys(places)))
+
+
 def _places(workload: Workload, sizes: Sizes) -> float:
     """Keys that the cache holds. The last key never is: a cache of all of R would leave nothing to predict."""
     return min(FILLED_SHARE * sizes.h_r_rows / workload.rows_per_key, workload.keys - 1.0)
@@ -154,13 +165,18 @@ def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) ->
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival, and the misses that leave with a page."""
-    return predict_from(learned(workload, sizes), workload, sizes, unit_costs)
+    return predict_with(_longest_held_go, workload, sizes, unit_costs)
 
 
-def predict_from(loop: Loop, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
-    """What a loop behind a cache of fixed size costs."""
+def predict_with(sharing: Sharing, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
+    """What a loop behind a cache of fixed size costs, whose keys share its places like that."""
+    loop = at_rest(workload, sizes, sharing)
     w_s, w_n = loop.w_s, loop.w_s * loop.hit_share / (1.0 - loop.hit_share)
-    counts = replace(phase_counts(workload, sizes, w_n=w_n, w_s=w_s), frequency_tests=sizes.page_rows)
+    counts = replace(
+        phase_counts(workload, sizes, w_n=w_n, w_s=w_s),
+        frequency_tests=sizes.page_rows,
+        lettings=_lettings(loop, workload, sizes, sharing),
+    )
     return predicted(
         w_n,
         w_s,

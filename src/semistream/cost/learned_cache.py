@@ -15,6 +15,9 @@ every 1/P + T rows: somebody must come first, and then waits T (`semistream.cost
 that wait for a key of share s are those that came during T, a Poisson number of mean s T, and one more if that key was
 the first, which has the probability s/P. The key comes in if they are `least_waiting` or more (`rows_until_let_in`).
 
+Keys of a page come in together, so an iteration either lets some in or none: `share_of_lettings` is how many do. What
+that costs is in none of the papers' equations.
+
 **Going** is each algorithm's own; see `cachejoin`, `sscj` and `moij`. Where the cache has a fixed number of places, how
 fast keys go follows from their sum: `o` must add up to the places (`sharing_places`).
 
@@ -151,6 +154,27 @@ def rows_until_let_in(loop: Loop, least_waiting: int, room_keys: int | None = No
     between_reads = 1.0 / loop.page_rate + loop.residence_rows
     # A key goes at some moment between two reads of its page, so the first of them is half as far.
     return between_reads * (1.0 / np.maximum(let_in, LEAST_CHANCE) - 0.5)
+
+
+def share_of_lettings(loop: Loop, until_in: Floats) -> float:
+    """In which share of the iterations at least one key comes in."""
+    coming = loop.count * (1.0 - loop.occupancy) / until_in
+    let_through = np.maximum(loop.page_rate - loop.share * loop.occupancy, LEAST_CHANCE)
+    return share_with_some(loop, coming, 1.0 / (1.0 / let_through + loop.residence_rows))
+
+
+def share_with_some(loop: Loop, coming: Floats, reads: Floats) -> float:
+    """The share of reads with which keys come in, if so many of each group come and each of its pages is read so often.
+
+    Keys come on their own, so those of a read are a Poisson number.
+    """
+    groups = loop.page if loop.page is not None else np.zeros_like(coming)
+    _, page = np.unique(groups, return_inverse=True)
+    # All keys of a page are read with it; a large group stands on several pages, which are alike.
+    coming_of_page = np.bincount(page, coming)
+    reads_of_page = np.bincount(page, loop.count * reads) / loop.keys_per_page
+    with_some = reads_of_page * -np.expm1(-coming_of_page / reads_of_page)
+    return float(with_some.sum() / reads_of_page.sum())
 
 
 def _chance_of_room(loop: Loop, wants: Floats, room_keys: int) -> Floats:

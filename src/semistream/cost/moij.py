@@ -19,7 +19,8 @@ B = m v_R / v_S, and goes when the uses of the last `COUNTED_PASSAGES` passages 
 steady state of the disk phase behind such a cache.
 
 The counts differ from equation 2 where keys repeat: the inequality is a question about keys, so it is tested once for
-each key of a page and of the cache, not for each row.
+each key of a page and of the cache, not for each row. And equation 2 has no term for letting keys in; the share of the
+iterations that do is `Counts.lettings`.
 
 `h_s_rows` is the number of rows that could wait if nothing were cached (hSavailable at the start); a cached key takes
 the room of m v_R / v_S of them.
@@ -42,7 +43,7 @@ import numpy as np
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
 from semistream.cost.cache_inequality import waiting_rows_beside
 from semistream.cost.cachejoin import phase_counts
-from semistream.cost.learned_cache import LEAST_CHANCE, Loop, at_least, rows_until_let_in, settle
+from semistream.cost.learned_cache import LEAST_CHANCE, Loop, at_least, rows_until_let_in, settle, share_of_lettings
 from semistream.cost.symbols import UnitCosts
 from semistream.cost.zipf import Floats
 
@@ -87,8 +88,7 @@ def memory_per_loop_bytes_per_s(memory: MemoryBytes, c_loop: float) -> float:
 
 def learned(workload: Workload, sizes: Sizes) -> Loop:
     """The loop behind the keys that the inequality has let in."""
-    border = workload.rows_per_key * workload.v_r_bytes / sizes.waiting_row_bytes(workload)
-    clearly_more = math.floor(border + CERTAINTY * math.sqrt(border)) + 1
+    border, clearly_more = _border(workload, sizes)
 
     def occupancy(loop: Loop) -> Floats:
         # What a newcomer brings is halved with all other uses until it is less than the border.
@@ -106,6 +106,12 @@ def learned(workload: Workload, sizes: Sizes) -> Loop:
     return settle(workload, sizes.page_rows, waiting_rows, occupancy)
 
 
+def _border(workload: Workload, sizes: Sizes) -> tuple[float, int]:
+    """B, and the least number of waiting rows that is clearly more."""
+    border = workload.rows_per_key * workload.v_r_bytes / sizes.waiting_row_bytes(workload)
+    return border, math.floor(border + CERTAINTY * math.sqrt(border)) + 1
+
+
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival, the misses that leave with a page, and the tests of the inequality."""
     loop = learned(workload, sizes)
@@ -114,6 +120,7 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
         phase_counts(workload, sizes, w_n=w_n, w_s=w_s),
         inequality_tests=workload.keys_per_page(sizes.page_rows),
         eviction_tests=loop.cached_keys / ITERATIONS_PER_EVICTION,
+        lettings=share_of_lettings(loop, rows_until_let_in(loop, _border(workload, sizes)[1])),
     )
     return predicted(
         w_n,

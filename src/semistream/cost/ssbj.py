@@ -10,7 +10,9 @@ stream rows of a scan, h_S / (1 - hit share). Once a scan every key is tested: o
 probability that n_j exceeds the border B = m v_R / v_S, one that is in goes with the probability that it falls short
 (`semistream.cost.learned_cache`). Everything else follows: with C iterations a scan, w_S = h_S / C and
 w_N = w_S p / (1 - p). The inequality is tested for every key of a segment, and
-once a scan for every cached key: that, and not ten iterations, is the time over which n_j is defined.
+once a scan for every cached key: that, and not ten iterations, is the time over which n_j is defined. Iterations that
+let keys in are not counted: a key comes in only where H_S has room to give up, and how often that is the case is not
+known here.
 
 `h_s_rows` is the number of rows that could wait if nothing were cached; a cached key takes the room of m v_R / v_S of
 them.

@@ -47,8 +47,7 @@ def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """CACHEJOIN's loop, with another rule for who goes, in SSCJ's memory."""
-    loop = cachejoin.at_rest(workload, sizes, _least_used_go)
-    told = cachejoin.predict_from(loop, workload, sizes, unit_costs)
+    told = cachejoin.predict_with(_least_used_go, workload, sizes, unit_costs)
     return replace(told, memory_bytes=memory_bytes(workload, sizes))
 
 

@@ -111,6 +111,9 @@ class Counts:
     """Keys of R tried by the cache inequality."""
     eviction_tests: float = 0.0
     """Keys of H_R looked at by the eviction."""
+    lettings: float = 0.0
+    """Reads after which keys of the page were let into H_R. No paper has a symbol for it, and it has no unit cost: what
+    it takes is mostly the calls, which only count on a real processor (`semistream.planning.loops`)."""
 
     def times(self, factor: float) -> Counts:
         """The counts of `factor` such loops."""

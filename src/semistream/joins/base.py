@@ -142,6 +142,8 @@ class JoinStats:
     """Decisions by the cache inequality about a key that was read; c_I."""
     eviction_tests: int = 0
     """Decisions by the cache inequality about a key that is remembered; c_V."""
+    lettings: int = 0
+    """Pages of which keys were let in among those that are remembered; the papers have no price for it."""
 
     def copy(self) -> JoinStats:
         """The counters as they are now."""

@@ -88,7 +88,7 @@ class CacheJoin(OldestKeyJoin):
             self._frequency[wanted],
         )
         self._held_account.hold(self.held.used_bytes)
-        self.stats.evicted = self.held.evicted
+        self.stats.evicted, self.stats.lettings = self.held.evicted, self.held.lettings
 
     def _admissible(self, wanted: Numbers, sizes: Numbers) -> Numbers:
         """Make room where there is none; return those that fit."""

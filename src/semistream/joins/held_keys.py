@@ -96,6 +96,8 @@ class HeldKeys:
         self._entry_count = 0
         self.evicted = 0
         """Keys that were held and are no more."""
+        self.lettings = 0
+        """How often keys came, however many."""
         self._index_bytes = 0
         self._arena: RowArena | None = None
         if self.entries_max:
@@ -204,6 +206,7 @@ class HeldKeys:
         self, batch: pa.RecordBatch, codes: Numbers, first: Numbers, count: Numbers, sizes: Numbers, uses: Numbers
     ) -> None:
         """Hold these keys, which are not held and fit, with all of their rows in `batch`."""
+        self.lettings += len(codes) > 0
         for part in self._parts(count):
             self._add(batch, codes[part], first[part], count[part], sizes[part], uses[part])
 

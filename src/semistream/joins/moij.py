@@ -91,6 +91,7 @@ class MemoryOptimalIndexJoin(OldestKeyJoin):
 
     def _remember(self, page: Page) -> None:
         self._store.hold(page, self._cheaper, self._sizes, self._uses)
+        self.stats.lettings = self._store.held.lettings
         self._cheaper = NO_NUMBERS
 
     def _end_iteration(self) -> None:

@@ -51,6 +51,7 @@ class SemiStreamBalancedJoin(ScanProbingJoin):
             self.stats.inequality_tests += len(page.codes)
             cheaper = store.held_bytes_of(sizes) < uses[asked] * store.waiting_row_bytes
             store.hold(page, asked[cheaper], sizes[cheaper], uses[asked[cheaper]])
+            self.stats.lettings = store.held.lettings
         if (self.stats.iterations + 1) % max(1, self.iterations_per_round) == 0:
             self._evict()
 

@@ -62,6 +62,7 @@ def counts_between(before: JoinStats, after: JoinStats) -> Counts:
         frequency_tests=after.frequency_tests - before.frequency_tests,
         inequality_tests=after.inequality_tests - before.inequality_tests,
         eviction_tests=after.eviction_tests - before.eviction_tests,
+        lettings=after.lettings - before.lettings,
     )
 
 
