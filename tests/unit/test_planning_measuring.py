@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from semistream.clock import RealClock, VirtualClock
+from semistream.clock import CpuClock, RealClock, VirtualClock
 from semistream.cost.symbols import CPU_SYMBOLS
-from semistream.planning.measuring import PAGE_ROWS, calibrate_here, operations
+from semistream.planning.measuring import LET_IN_KEYS, PAGE_ROWS, _Tables, calibrate_here, letting_s, operations
 
 pytestmark = pytest.mark.long
 
@@ -26,6 +26,15 @@ def test_an_operation_can_be_repeated_and_tells_how_much_it_did(symbol: str) -> 
         done, seconds = operation(repeat, VirtualClock())
         assert repeat * once <= done <= 2 * repeat * once
         assert seconds == 0
+
+
+def test_keys_are_let_into_a_full_table_that_makes_room_for_them() -> None:
+    tables = _Tables()
+    held, before = tables._held, len(tables._held)
+    assert tables.let_in(1000, VirtualClock()) == (1000.0, 0.0)
+    assert len(held) - before == 1000 * LET_IN_KEYS - held.evicted
+    assert held.evicted > 0
+    assert letting_s(CpuClock()) > 0
 
 
 def test_this_machine_is_measured_with_intervals(tmp_path: Path) -> None:
