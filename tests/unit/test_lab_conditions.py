@@ -15,7 +15,8 @@ from semistream.errors import InvalidOption, RelationNotFound
 from semistream.lab.conditions import Conditions, StreamKind, conditions_of
 from semistream.lab.experiment import Setting
 from semistream.lab.experiments import EXPERIMENTS
-from semistream.lab.part import check_can_run, part_of, stream_in, under
+from semistream.lab.feasible import check_can_run, stream_in, under
+from semistream.lab.part import part_of
 from semistream.lab.run import Result, run
 from semistream.lab.sources import arrival_times, stream_codes
 from semistream.lab.weather_archive import longitudes_in, with_reports

@@ -93,7 +93,8 @@ def run_experiments(
       semistream lab run sscj-5b --size small --arrivals bursty
       semistream lab run moij-7a --size small --generator integral --order shuffled
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
-    from semistream.lab.part import check_can_run, part_of
+    from semistream.lab.feasible import check_can_run
+    from semistream.lab.part import part_of
 
     conditions = _conditions(io, memory_model, seed, generator, order, drift, arrivals)
     # All of it is checked before anything is run: a mistake should not show after hours.

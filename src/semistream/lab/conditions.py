@@ -3,8 +3,8 @@
 The figures of the papers have one stream: keys by Zipf's law, R in the order of their popularity, a hot set that stays,
 rows that come evenly where a rate is given. `StreamKind` changes these, so that a user can see what becomes of a claim
 where the stream is more like theirs. It changes what is drawn and nothing else: keys that come from tables are as they
-are, and rows that are all there at once have no arrivals to change. `semistream.lab.part` says where a change would
-change nothing.
+are, and rows that are all there at once have no arrivals to change. `semistream.lab.feasible` says where a change
+would change nothing.
 
 With `real` the machine's own disk and processor are used, and no price is known before they are measured. The profile
 then only serves tuners, which have to assume something.

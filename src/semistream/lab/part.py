@@ -8,10 +8,7 @@ was left out, about growth along an axis of one point, or about all pairs of ind
 Labels may have commas in them, as in `SSCJ, fixed cache`. In a list of labels the longest that is known counts, so
 `SSCJ, fixed cache` is one series and `SSCJ,HYBRIDJOIN` are two.
 
-Some series cannot be had under some conditions, whoever asks for them (`under`). With `--io real` nothing makes a
-solid-state disk seek for every segment of a scan, and a model of unit costs knows neither this machine's page cache nor
-what a call from Python takes; what models say of this machine's clock is shown by `semistream calibrate --loops`. And
-models know Zipf's law in the order of popularity: of other keys they say nothing.
+What is left of a figure under conditions that are not the papers' is said by `semistream.lab.feasible`.
 """
 
 from __future__ import annotations
@@ -19,19 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from semistream.errors import InvalidOption, check_choice
-from semistream.lab.bench import stream_rows
+from semistream.errors import check_choice
 from semistream.lab.claims import Judge, NotJudged
-from semistream.lab.conditions import Conditions, StreamKind
-from semistream.lab.experiment import SIZES, Experiment, Lines, Point, Setting, Verdict, values_by_name
-
-VAIN = {
-    "generator": "`generator`, for its keys are not drawn",
-    "order": "`order`, for no drawn key is more popular than another",
-    "drift": "`drift`, for no drawn key is more popular than another, or the stream ends before",
-    "arrivals": "`arrivals`, for its rows are all there at once",
-}
-"""What of a stream a figure may not have, and why a change of it is refused there."""
+from semistream.lab.experiment import SIZES, Experiment, Lines, Point, Verdict, values_by_name
 
 
 def part_of(experiment: Experiment, size: str, at: str | None = None, series: str | None = None) -> Experiment:
@@ -59,59 +46,9 @@ def part_of(experiment: Experiment, size: str, at: str | None = None, series: st
         experiment,
         values={**experiment.values, chosen_size: tuple(values[word] for word in values if word in points)},
         series=tuple(known for known in experiment.series if known.label in chosen),
-        judge=_judge_of_part(experiment, left_out=[word for word in values if word not in points]),
+        judge=judge_of_part(experiment, left_out=[word for word in values if word not in points]),
         is_part=True,
     )
-
-
-def under(experiment: Experiment, conditions: Conditions) -> Experiment:
-    """The experiment without the series that cannot be had under these conditions."""
-    if experiment.is_timed_here:
-        return experiment
-    has_models = not (conditions.is_real or conditions.stream.changes_keys)
-    can_run = [
-        series
-        for series in experiment.series
-        if not (series.is_model and not has_models) and not (series.queries_segments and conditions.is_real)
-    ]
-    if not can_run:
-        raise InvalidOption(
-            "neither models nor scans by queries are run under these conditions, and nothing else was asked for",
-            given=f"{experiment.id}, {', '.join(series.label for series in experiment.series)}",
-            allowed="other series of the figure, io hdd or nvme, and the figure's own keys",
-        )
-    if len(can_run) == len(experiment.series):
-        return experiment
-    return replace(experiment, series=tuple(can_run), judge=_judge_of_part(experiment, left_out=[]))
-
-
-def stream_in(experiment: Experiment, size: str, conditions: Conditions) -> StreamKind:
-    """What changes in this figure of what was asked to be changed."""
-    asked = conditions.stream
-    settings = [setting for _, setting in experiment.settings(size) if isinstance(setting, Setting)]
-    drawn = [setting for setting in settings if setting.data == "synthetic"]
-    rows_max = max((stream_rows(setting, conditions) for setting in drawn), default=0)
-    is_skewed, has_rate = any(s.skew > 0 for s in drawn), any(s.arrival_rows_per_s for s in settings)
-    own = StreamKind()
-    return StreamKind(
-        asked.generator if drawn else own.generator,
-        asked.order if is_skewed else own.order,
-        asked.drift if is_skewed and asked.drift is not None and asked.drift.every_rows < rows_max else None,
-        asked.arrivals if has_rate else own.arrivals,
-    )
-
-
-def check_can_run(experiment: Experiment, size: str, conditions: Conditions) -> None:
-    """Refuse what leaves nothing to run, and changes of a stream that would change nothing in this figure."""
-    under(experiment, conditions)
-    asked, changed = conditions.stream, stream_in(experiment, size, conditions)
-    vain = [why for name, why in VAIN.items() if getattr(asked, name) != getattr(changed, name)]
-    if vain:
-        raise InvalidOption(
-            f"this would change nothing in {experiment.id}: {'; '.join(vain)}",
-            given=asked.in_words,
-            hint="`semistream lab report` changes what it can in every figure",
-        )
 
 
 def _as_shown(word: str) -> str:
@@ -141,7 +78,9 @@ class _LinesOfPart(dict[str, tuple[Point, ...]]):
         raise NotJudged(f"it speaks of {label}, which was not run")
 
 
-def _judge_of_part(experiment: Experiment, left_out: list[str]) -> Judge:
+def judge_of_part(experiment: Experiment, left_out: list[str]) -> Judge:
+    """The judge of an experiment of which these points, or some series, are not run."""
+
     def judge(lines: Lines) -> Verdict:
         if experiment.is_timed_here:
             raise NotJudged("it speaks of all series at all points, which were not all run")

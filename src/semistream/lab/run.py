@@ -34,8 +34,8 @@ from semistream.lab.experiment import (
     WindowSetting,
     values_by_name,
 )
+from semistream.lab.feasible import stream_in, under
 from semistream.lab.modelled import prediction, rows_per_loop
-from semistream.lab.part import stream_in, under
 from semistream.lab.window_bench import window_point
 
 MEMORY_PRECISION = 1.3
