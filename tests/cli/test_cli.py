@@ -232,7 +232,7 @@ def test_control_c_ends_in_one_word_and_without_a_traceback(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("text", "rows"),
-    [("1", 1), ("200k", 200_000), ("1M", 1_000_000), ("1.5m", 1_500_000), ("1_000", 1000), ("1 000 000", 1_000_000)],
+    [("1", 1), ("200k", 200_000), ("1.001k", 1001), ("1.5m", 1_500_000), ("1_000", 1000), ("1 000 000", 1_000_000)],
 )
 def test_rows_are_read_as_people_write_them(text: str, rows: int) -> None:
     assert parse_rows(text) == rows

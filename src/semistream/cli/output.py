@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -41,7 +42,8 @@ def parse_rows(text: str) -> int:
         (200000, 1500000, 1000000)
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)", re.sub(r"[\s_,]", "", text).lower())
-    rows = float(match.group(1)) * _FACTORS[match.group(2)] if match else 0.0
+    # Not as a float, in which 1.001 thousand is not a whole number.
+    rows = Decimal(match.group(1)) * _FACTORS[match.group(2)] if match else Decimal(0)
     if rows < 1 or rows != int(rows):
         raise InvalidOption(
             "a number of rows could not be read", given=repr(text), allowed="a whole number, such as 200k, 1M or 5000"
