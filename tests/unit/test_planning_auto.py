@@ -8,11 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from semistream.joins.registry import ALGORITHMS
 from semistream.planning import auto
-from semistream.planning.auto import ASKED, MARGIN, choose_blindly
-from semistream.planning.capacities import Room
+from semistream.planning.auto import ASKED, MARGIN, TUNED, choose_blindly, settings_for
+from semistream.planning.capacities import Room, predict_for, workload_of
+from semistream.planning.charging import typical
 from semistream.relations.base import Codes, Relation
 from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import NVME
 
 pytestmark = pytest.mark.long
 
@@ -101,3 +104,15 @@ def test_memory_that_is_too_small_for_anything_is_left_to_the_operator_to_refuse
     choice = choose_blindly(relation(10), Room(100))
     assert choice.algorithm == "adaptive"
     assert "too small" in choice.reason
+
+
+def test_only_what_is_called_tuned_is_built_with_the_tuner_s_numbers() -> None:
+    one, room = relation(10_000), Room(4_000_000)
+    assert [name for name in ALGORITHMS if settings_for(name, one, room)] == [TUNED]
+    assert settings_for(TUNED, relation(10_000), Room(300_000)) == {"pinned_pages": 1}
+
+    workload = workload_of(one, room, zipf_exponent=1.0, layout="frequency")
+    tried = [1, 2, 4, 8, 16, 32]
+    rates = [predict_for(TUNED, one, room, workload, typical(NVME), {"pinned_pages": n}).mu_rows_per_s for n in tried]
+    tuned = predict_for(TUNED, one, room, workload, typical(NVME), settings_for(TUNED, one, room)).mu_rows_per_s
+    assert tuned >= max(rates) > 1.2 * min(rates), "the number of pinned pages matters here, and none tried is better"

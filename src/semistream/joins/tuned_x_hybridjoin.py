@@ -1,6 +1,6 @@
 """Tuned X-HYBRIDJOIN: X-HYBRIDJOIN with the number of pinned pages chosen by its cost model.
 
-Paper: Tuned X-HYBRIDJOIN for near-real-time data warehousing, by the authors of X-HYBRIDJOIN.
+Paper: Naeem. Tuned X-HYBRIDJOIN for near-real-time data warehousing. APWeb 2013, LNCS 7808.
 Reads:     the page of the oldest waiting key.
 Remembers: the first pages of R, pinned, as many as the tuner says.
 Waits:     every row, until its page is read or, if that is pinned, until the next iteration.
@@ -9,9 +9,10 @@ Assumes what X-HYBRIDJOIN assumes: an index on R, unique keys, and R sorted by h
 
 Memory: M = k·v_P (swappable) + l·v_P (non-swappable) + h_S·v_S.
 
-`pinned_pages` is l, and whoever has a cost model and a workload gives it. **Without it there is a rule and no tuning**:
-the published optimum for 100 MB pins 1 500 rows beside a swappable part of 950, so `PINNED_PER_SWAPPABLE` pages are
-pinned for each that is read, and fewer where pages would take more than half of the memory.
+`pinned_pages` is l, and whoever has a cost model and a workload gives it: the laboratory, `plan` and `tune` for the
+workload they are told of, `enrich` for a stream of which nothing is known. **Without it there is a rule and no
+tuning**: the published optimum for 100 MB pins 1 500 rows beside a swappable part of 950, so `PINNED_PER_SWAPPABLE`
+pages are pinned for each that is read, and fewer where pages would take more than half of the memory.
 
 Deviates: k is one page of the store, whose size was chosen when the relation was built.
 """

@@ -17,6 +17,9 @@ The models are of streams without an end, and a micro-batch has one, at which al
 algorithm more rows wait than a micro-batch of `MICRO_BATCH_ROWS` rows leaves waiting. What no model sees is that whole
 rows must cross into Python in order to wait there, and that adaptive measures what a model can only assume. So another
 algorithm is chosen only if its bill is better by `MARGIN`.
+
+`settings_for` is the tuner's word on the same grounds, for the one algorithm of the papers that is another with its
+tuner's numbers: at full size, and for a stream that does not end, because that is what its user asked for by name.
 """
 
 from __future__ import annotations
@@ -27,14 +30,18 @@ from semistream.cost.base import Sizes, Workload
 from semistream.cost.models import model_of
 from semistream.errors import BudgetExceeded
 from semistream.joins.registry import ALGORITHMS
-from semistream.planning.capacities import Room, sizes_of, workload_of
+from semistream.planning.capacities import Room, Settings, predict_for, sizes_of, workload_of
 from semistream.planning.charging import typical
 from semistream.planning.choose import refusal
+from semistream.planning.settings import best_setting
 from semistream.relations.base import Relation
 from semistream.relations.metered import NVME
 
 ASKED = ("adaptive", "inlj", "sscj", "meshjoin")
 """Of which the first is taken where none is better by the margin."""
+
+TUNED = "tuned-x-hybridjoin"
+"""X-HYBRIDJOIN with the tuner's numbers."""
 
 MARGIN = 1.2
 """How many times faster than adaptive another must be by its bill."""
@@ -76,6 +83,22 @@ def choose_blindly(relation: Relation, room: Room) -> Automatic:
         usual,
         f"{usual} {bill}, and the best of the others, {best}, for {rates[best]:,.0f}, not {MARGIN:g} times as many",
     )
+
+
+def settings_for(name: str, relation: Relation, room: Room) -> dict[str, float]:
+    """With what an operator is built beside its relation and its memory: nothing, unless its name says it is tuned."""
+    if name != TUNED:
+        return {}
+    # Who pins the first pages of R assumes that they are the popular ones.
+    workload = workload_of(relation, room, zipf_exponent=ZIPF_EXPONENT, layout="frequency")
+
+    def rate_at(settings: Settings) -> float:
+        try:
+            return predict_for(name, relation, room, workload, typical(NVME), settings).mu_rows_per_s
+        except BudgetExceeded:
+            return 0.0
+
+    return best_setting(name, relation, room, rate_at)
 
 
 def _rate(name: str, relation: Relation, room: Room) -> float:

@@ -21,6 +21,8 @@ from semistream.joins.base import JoinResources
 from semistream.joins.driver import JoinDriver
 from semistream.joins.output import OutputColumns
 from semistream.joins.registry import algorithm_named
+from semistream.planning.auto import settings_for
+from semistream.planning.capacities import Room
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.leases import pin_version
 from semistream.relations.base import Relation
@@ -119,7 +121,8 @@ class ServedLookup:
         row_bytes = self.plan.stream_row_bytes
         self._hot = self._opened_hot_set(relation)
         resources = JoinResources(self.budget, self._clock, self._batch_rows, row_bytes, self._rows_may_wait, self._hot)
-        join = algorithm_named(self.plan.algorithm).build(relation, resources)
+        settings = settings_for(self.plan.algorithm, relation, Room(self._memory_bytes, row_bytes, self._batch_rows))
+        join = algorithm_named(self.plan.algorithm).build(relation, resources, **settings)
         output = OutputColumns(
             self.plan.payload,
             self.plan.lookup.output_names,
