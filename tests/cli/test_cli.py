@@ -64,6 +64,8 @@ def test_the_algorithms_are_those_of_the_registry() -> None:
     table = json.loads(printed)
     assert [row["name"] for row in table] == list(ALGORITHMS)
     assert set(table[0]) == {"name", "reads", "remembers", "waits", "paper", "needs", "many_to_many"}
+    assert {row["name"] for row in table if row["needs"] == "scan"} == {"meshjoin", "r-meshjoin", "ssbj"}
+    assert {row["needs"] for row in table} == {"index", "scan"}
     assert all(name in run("algorithms").stdout for name in ALGORITHMS)
 
 

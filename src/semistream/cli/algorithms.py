@@ -37,6 +37,6 @@ def _lines(algorithm: Algorithm) -> list[tuple[str, str, str]]:
         (algorithm.name, "reads next", algorithm.reads),
         ("", "remembers", algorithm.remembers),
         ("", "waits", algorithm.waits),
-        ("", "needs", f"{algorithm.needs}; keys of R {keys}"),
+        ("", "needs", f"{algorithm.needs_in_r}; keys of R {keys}"),
         ("", "paper", algorithm.paper),
     ]

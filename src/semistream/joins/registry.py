@@ -62,8 +62,13 @@ class Algorithm:
 
     def as_json(self) -> dict[str, Any]:
         """What a reader of the table sees."""
-        names = ("name", "reads", "remembers", "waits", "paper", "needs", "many_to_many")
-        return {name: getattr(self, name) for name in names}
+        names = ("name", "reads", "remembers", "waits", "paper", "needs_in_r", "many_to_many")
+        return {name.removesuffix("_in_r"): getattr(self, name) for name in names}
+
+    @property
+    def needs_in_r(self) -> Literal["index", "scan"]:
+        """What R must have: keys, too, are found by an index."""
+        return "scan" if self.needs == "scan" else "index"
 
 
 ALGORITHMS: dict[str, Algorithm] = {
