@@ -107,6 +107,7 @@ def test_plan_says_what_it_chose(directory: Path) -> None:
 
 def test_a_plan_for_an_empty_relation_is_made(directory: Path) -> None:
     assert answer(run("plan", directory / "nothing", "--memory", "1MB", "--json"))["chosen"]["service_rows_per_s"] > 0
+    assert "the relation is empty: any algorithm will do" in run("plan", directory / "nothing").stdout
 
 
 # Tune
@@ -228,6 +229,11 @@ def test_calibrate_measures_every_symbol_and_says_what_it_does(tmp_path: Path, m
         (("advise", "stores", "--stream", "sales.csv", "--on", "product_id"), "cannot be compared"),
         (("advise", "products", "--stream", "sales.csv", "--on", "product_id", "--memory", "1KB"), "too small to hold"),
         (("advise", "products", "--stream", "sales.csv", "--on", "product_id", "--plot", "a.gif"), "allowed: png, svg"),
+        (
+            ("advise", "products", "--stream", "sales.csv", "--on", "product_id", "--plot", "nowhere/a.png"),
+            "error: there is no such directory for the plot",
+        ),
+        (("plan", "products", "--skew", "inf"), "must be a number from 0 on; given: inf"),
         (("calibrate", "--directory", "nowhere"), "error: there is no such directory"),
     ],
 )

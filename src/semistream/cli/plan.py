@@ -55,19 +55,15 @@ def plan(
     if json:
         print_json(choice.as_json())
     else:
-        _print(choice)
+        typer.echo(f"{choice.as_text()}\n")
+        typer.echo(_verdict(choice) if rows.info.row_count else "the relation is empty: any algorithm will do")
 
 
-def _print(choice: Choice) -> None:
-    typer.echo(choice.as_text())
+def _verdict(choice: Choice) -> str:
     chosen, rate = choice.chosen, choice.arrival_rows_per_s
     fastest = f"{chosen.algorithm} is the fastest: {chosen.service_rows_per_s:,.0f} rows/s"
     if rate is None:
-        verdict = fastest
-    elif chosen.keeps_up:
-        verdict = (
-            f"{chosen.algorithm} keeps up with {rate:,.0f} rows/s, and lets rows wait the shortest of those that do"
-        )
-    else:
-        verdict = f"none keeps up with {rate:,.0f} rows/s; {fastest}"
-    typer.echo(f"\n{verdict}")
+        return fastest
+    if chosen.keeps_up:
+        return f"{chosen.algorithm} keeps up with {rate:,.0f} rows/s, and lets rows wait the shortest of those that do"
+    return f"none keeps up with {rate:,.0f} rows/s; {fastest}"

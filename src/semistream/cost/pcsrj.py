@@ -1,6 +1,8 @@
 """PCSRJ, the parallelised cache-based stream-relation join: CACHEJOIN on every part of R, side by side.
 
-R and the stream are split by the key: the paper uses two nodes, odd keys and even keys. It prints
+Naeem, Khan, Aslam, Jamil: Parallelisation of a cache-based stream-relation join for a near-real-time data warehouse
+(Electronics 9(8), 2020). R and the stream are split by the key: the paper uses two nodes, odd keys and even keys. It
+prints
 
     M      = 2 b v_R + 2 h_R v_R + alpha [M - 2 (b + h_R) v_R] + (1 - alpha)[M - 2 (b + h_R) v_R]             (1)
     c_loop = 2 c_IO(b) + 2 b (c_H + c_F) + 2 w_S (c_S + c_A + c_O + c_E) + 2 w_N (c_S + c_H + c_O)            (2)

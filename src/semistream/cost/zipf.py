@@ -99,7 +99,9 @@ class Popularity:
         if not self.keys >= 1:
             raise InvalidOption("a stream must ask for some key", given=f"keys={self.keys}", allowed="1 or more")
         if not (self.exponent >= 0 and math.isfinite(self.exponent)):
-            raise InvalidOption("a Zipf exponent must not be negative", given=str(self.exponent), allowed="0 or more")
+            raise InvalidOption(
+                "a Zipf exponent must be a number from 0 on", given=str(self.exponent), allowed="0 or more, and finite"
+            )
         if not self.offset > 0:
             raise InvalidOption("a Zipf offset must be positive", given=str(self.offset), allowed="more than 0")
         check_choice("generator", self.generator, get_args(Generator))

@@ -10,10 +10,12 @@ Assumes an index on R. R need not be sorted by popularity: the cache is of rows,
 Memory: M = b·v_R + h_R·v_R + h_S·v_S, with h_R fixed when the join starts.
 
 The threshold is a flexible barrier. A *round* is as many iterations as R has pages. If more than half of the cache was
-replaced in a round, the threshold rises by one; if the cache was not full at the end of a round, it falls by one.
+replaced in a round, the threshold rises by one; if nobody asked for room that was not there, it falls by one.
 
 Deviates: many rows a key are remembered together or not at all, so that it joins many to many. When the cache is full
-a sixteenth of it makes room at once, those that have been held longest, because rows are kept together.
+a sixteenth of it makes room at once, those that have been held longest, because rows are kept together. The published
+threshold falls while the cache is unfilled; here it also falls while a full cache turns everybody away at the door,
+because one that was once too high would stay so, whatever becomes of the stream.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """MESHJOIN: R is scanned for ever; every row waits until all of R has passed by.
 
-Paper: Polyzotis, Skiadopoulos, Vassiliadis, Simitis, Frantzell. Meshing streaming updates with persistent data in an
+Paper: Polyzotis, Skiadopoulos, Vassiliadis, Simitsis, Frantzell. Meshing streaming updates with persistent data in an
 active data warehouse. TKDE 20(7), 2008.
 Reads:     the next segment of a cyclic scan.
 Remembers: nothing.

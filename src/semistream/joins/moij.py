@@ -17,11 +17,12 @@ Deviates from the printed algorithm where that loses memory or contradicts its o
 - The inequality speaks of the whole queue, and so do both tests here: a key is let in by the rows that wait for it, and
   let go by the uses it had per passage of the queue, the time that a row waits on average. The printed algorithm
   counts over ten iterations and divides by ten, another time base: keys that were just let in would leave at once.
-- n is an expectation, and what waits now is one sample of it, so both tests ask for a clear case: who is let in must
-  exceed the border by `CERTAINTY` standard deviations of such a count, who is let go must fall short of it by as much.
-  Without that chance lets in and out as many keys as merit does. At the border itself either place is as good.
-  H_R is therefore empty in a stream without skew as long as the memory is small beside R, up to a fifth of it with rows
-  of 120 and 20 bytes; where it is nearly as large as R, so many rows wait for each key that now and then one is let in.
+- n is an expectation, and what waits now is one sample of it, so who is let in must exceed the border by `CERTAINTY`
+  standard deviations of such a count: of many keys at the border some are lucky. Who is let go must fall short of the
+  border and no more, because its uses are counted over several passages; a newcomer is safe for as long as the rows
+  that waited for it last, which count as uses. H_R is therefore empty in a stream without skew as long as the memory is
+  small beside R, up to a fifth of it with rows of 120 and 20 bytes; where it is nearly as large as R, so many rows wait
+  for each key that now and then one is let in.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class MemoryOptimalIndexJoin(OldestKeyJoin):
             self._store.held.uses[:] //= int(PASSAGES_MAX / PASSAGES_MIN)
 
     def _evict(self) -> None:
-        """Let go who clearly takes more memory than the rows that ask for it in one passage of the queue would take."""
+        """Let go who takes more memory than the rows that ask for it in one passage of the queue would take."""
         held = self._store.held
         self.stats.eviction_tests += len(held)
         entry_bytes, row_bytes = self._store.index_entry_bytes, self._store.waiting_row_bytes

@@ -1,6 +1,7 @@
 """PCSRJ: R and the stream in parts by a hash of the key, and a CACHEJOIN for each part, side by side.
 
-Paper: PCSRJ, the parallelised cache-based stream-relation join, which has two nodes, for odd and for even keys.
+Paper: Naeem, Khan, Aslam, Jamil. Parallelisation of a cache-based stream-relation join for a near-real-time data
+warehouse. Electronics 9(8), 1299, 2020. It has two nodes, for odd and for even keys.
 Reads:     in every part, the page of the oldest waiting key.
 Remembers: in every part, keys for which enough rows waited.
 Waits:     in every part, rows whose key is not remembered.

@@ -1,7 +1,6 @@
 """SSCJ: CACHEJOIN with a frequency recorder, which finds the least frequent rows when the cache is full.
 
-Paper: Naeem, Weber, Lutteroth and others. SSCJ: a semi-stream cache join using a front-stage cache module. DaWaK 2013;
-Naeem, Mehmood, Weber and others, extended as an article on near-real-time data warehousing.
+Paper: Naeem, Weber, Dobbie, Lutteroth. SSCJ: a semi-stream cache join using a front-stage cache module. DaWaK 2013.
 Reads:     the page of the oldest waiting key.
 Remembers: keys for which at least `threshold` rows waited, the least frequent replaced first.
 Waits:     only rows whose key is not remembered.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semistream.budget import MIB, format_bytes
-from semistream.errors import EnvironmentUnfit, InvalidOption, check_choice
+from semistream.errors import EnvironmentUnfit, InvalidOption, check_choice, did_you_mean_beside
 from semistream.planning.advise import Advice
 
 if TYPE_CHECKING:
@@ -73,5 +73,12 @@ def write_plot(advice: Advice, path: Path) -> None:
 
 
 def check_plot_name(path: Path) -> None:
-    """Refuse a name whose format is unknown, before anything is drawn."""
+    """Refuse a name whose format is unknown, or whose directory is not there, before anything is drawn."""
     check_choice("plot", path.suffix.removeprefix(".").lower(), FORMATS)
+    if not path.parent.is_dir():
+        raise InvalidOption(
+            "there is no such directory for the plot",
+            given=str(path.parent),
+            allowed="a directory that is there",
+            hint=did_you_mean_beside(path.parent, Path.is_dir),
+        )

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from semistream.errors import ColumnNotFound, EnvironmentUnfit, InvalidOption, RelationNotFound
+from semistream.errors import ColumnNotFound, EnvironmentUnfit, InvalidOption, RelationNotFound, did_you_mean_beside
 from semistream.lab.workloads.weather import (
     FORMATS,
     NDP_026B,
@@ -75,7 +75,11 @@ def read_reports(path: Path, columns: Sequence[str] | None = None) -> Iterator[p
         EnvironmentUnfit: if a `.Z` file needs a program that is not there.
     """
     if not path.is_file():
-        raise RelationNotFound("there is no file of weather reports at this place", given=repr(str(path)))
+        raise RelationNotFound(
+            "there is no file of weather reports at this place",
+            given=repr(str(path)),
+            hint=did_you_mean_beside(path),
+        )
     if path.name.lower().endswith((".csv", ".csv.gz")):
         yield from _csv_batches(path, columns)
         return

@@ -166,7 +166,9 @@ class IntegralZipf:
 
 def _check_exponent(exponent: float) -> None:
     if not (exponent >= 0 and math.isfinite(exponent)):
-        raise InvalidOption("a Zipf exponent must not be negative", given=str(exponent), allowed="0 or more")
+        raise InvalidOption(
+            "a Zipf exponent must be a number from 0 on", given=str(exponent), allowed="0 or more, and finite"
+        )
 
 
 def _area(x: Floats, exponent: float) -> Floats:
