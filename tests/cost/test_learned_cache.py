@@ -10,7 +10,7 @@ import pytest
 
 from semistream.cost import cachejoin
 from semistream.cost.base import Sizes, Workload
-from semistream.cost.learned_cache import EXACT_TERMS, at_least, share_with_some
+from semistream.cost.learned_cache import EXACT_TERMS, at_least, at_least_in_a_part, share_with_some
 from semistream.cost.pages import Layout
 from semistream.cost.symbols import IoProfile, UnitCosts
 
@@ -28,6 +28,22 @@ def test_the_tail_of_a_poisson_number_is_that_of_its_sum(least: int) -> None:
     means = least * np.array([0.2, 0.8, 1.0, 1.3, 3.0])
     expected = [summed(mean, least) for mean in means.tolist()]
     assert at_least(means, least) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("least", [1, 2, 7, 40])
+def test_of_a_part_of_the_time_the_tail_is_the_mean_over_all_parts(least: int) -> None:
+    means = least * np.array([0.02, 0.5, 1.0, 1.3, 5.0])
+    parts = (np.arange(2000) + 0.5) / 2000
+    expected = [float(at_least(mean * parts, least).mean()) for mean in means.tolist()]
+    assert at_least_in_a_part(means, least) == pytest.approx(expected, abs=1e-5)
+
+
+def test_rows_of_keys_that_come_back_at_once_wait_less() -> None:
+    """Keys of the hottest page go in the middle of a round and come in at its end; nobody lets in those of the last."""
+    shares = cachejoin.learned(replace(WORKLOAD, layout="frequency"), SIZES).shares
+    assert shares.wait is not None
+    assert 2 / 3 <= shares.wait[0] < 0.85
+    assert shares.wait[-1] == pytest.approx(1.0, abs=0.01)
 
 
 def test_keys_share_the_places_of_the_cache() -> None:

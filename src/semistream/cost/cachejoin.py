@@ -14,10 +14,13 @@ The papers take w_N and w_S from measurement. Here they follow from what the cac
 have come in after it: all keys stay equally long, L. Room is made for a sixteenth of the cache at once, so that a page
 with more keys that want to come in, the first of R in order of popularity, lets in no more at a read. The threshold
 rises when more than half of the cache was replaced in a round, which eight sixteenths are, since by then a little less
-is held than fits. One busy round is enough, and it hardly ever comes down. So it rests where seven sixteenths are not
-exceeded even by a round with two standard deviations more keys than the mean, and L is more than two rounds. w_S is the
-steady state of what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until
-H_S is full again.
+is held than fits, and falls when no room had to be made. The steady state under each threshold says how many keys come
+in in a round, and that where the threshold rests, at one or at two in turn (`semistream.cost.threshold`): all that is
+said of an iteration is the mean over these. w_S is the steady state of what is let through, and w_N = w_S p / (1 - p)
+for a hit share p, because the stream phase lasts until H_S is full again.
+
+Keys that came in together go together, and the popular ones come back together. So rounds differ by more than chance
+(`_of_waves`).
 
 Beside what the equation prices, `Counts.lettings` has the share of the iterations that let keys into the cache.
 
@@ -33,13 +36,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
-from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, share_of_lettings, sharing_places
+from semistream.cost.learned_cache import (
+    LEAST_CHANCE,
+    ComingIn,
+    Loop,
+    coming_in,
+    rows_until_let_in,
+    settle,
+    share_of_lettings,
+    sharing_places,
+)
 from semistream.cost.symbols import Counts, UnitCosts
+from semistream.cost.threshold import Round, weights
 from semistream.cost.zipf import Floats
 
 FILLED_SHARE = 31 / 32
@@ -51,15 +64,29 @@ REPLACED_SHARE = 1 / 16
 CHURN_SHARE = 1 / 2
 """More of the cache than this replaced in a round, and the threshold rises."""
 
-BUSY_DEVIATIONS = 2.0
-"""Above the mean, of the keys that come in a round: one round in forty has more."""
-
-THRESHOLD_MAX = 1024
-"""Where the search for the threshold ends; a small cache beside a long queue comes to rest at some ten."""
-
 Sharing = Callable[[Loop, Floats, int, float], Floats]
 """How keys share the places of a cache: their occupancy, from the loop, the rows until each comes in, the threshold and
 the number of places."""
+
+
+@dataclass(frozen=True)
+class Going:
+    """Who makes room."""
+
+    occupancy: Sharing
+    together: bool
+    """Whether keys that came together go together."""
+
+
+@dataclass(frozen=True)
+class AtRest:
+    """What is true under one of the thresholds that a cache rests at."""
+
+    weight: float
+    """For which share of the iterations."""
+    loop: Loop
+    lettings: float
+    """Iterations in which keys come in."""
 
 
 def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
@@ -78,65 +105,82 @@ def c_loop_s(unit_costs: UnitCosts, v_r_bytes: float, *, b: float, w_n: float, w
 
 
 def learned(workload: Workload, sizes: Sizes) -> Loop:
-    """The loop behind the cache, under the threshold that it comes to rest at."""
-    return at_rest(workload, sizes, _longest_held_go)
+    """The loop behind the cache, under the threshold that it rests at most of the time."""
+    at_rest = resting(workload, sizes, LONGEST_HELD_GO)
+    return at_rest[max(at_rest, key=lambda threshold: at_rest[threshold].weight)].loop
 
 
 def resting_threshold(workload: Workload, sizes: Sizes) -> int:
-    """The threshold that the cache comes to rest at."""
-    return threshold_of(at_rest(workload, sizes, _longest_held_go), workload, sizes, _longest_held_go)
+    """The threshold that the cache rests at most of the time."""
+    at_rest = resting(workload, sizes, LONGEST_HELD_GO)
+    return max(at_rest, key=lambda threshold: at_rest[threshold].weight)
 
 
-def at_rest(workload: Workload, sizes: Sizes, sharing: Sharing) -> Loop:
-    """The loop under the least threshold for which the cache is not replaced too fast."""
+def resting(workload: Workload, sizes: Sizes, going: Going) -> dict[int, AtRest]:
+    """The thresholds that the cache rests at, and what it does under each."""
+    if _places(workload, sizes) < 1.0:
+        return {1: AtRest(1.0, _without_places(workload, sizes), 0.0)}
+    under: dict[int, tuple[Loop, ComingIn]] = {}
+
+    def round_at(threshold: int) -> Round:
+        if threshold not in under:
+            under[threshold] = _under(threshold, workload, sizes, going)
+        return _round(*under[threshold], workload, sizes, going)
+
+    at_rest = {}
+    for threshold, weight in weights(round_at).items():
+        loop, coming = under[threshold]
+        at_rest[threshold] = AtRest(weight, loop, share_of_lettings(loop, coming.until_in))
+    return at_rest
+
+
+def _without_places(workload: Workload, sizes: Sizes) -> Loop:
+    """The loop behind a cache that holds nothing."""
+    return settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, lambda loop: (np.zeros_like(loop.share), None))
+
+
+def _under(threshold: int, workload: Workload, sizes: Sizes, going: Going) -> tuple[Loop, ComingIn]:
+    """The loop behind a cache whose threshold does not move, and how keys come in."""
     places = _places(workload, sizes)
 
-    def occupancy(loop: Loop) -> Floats:
-        if places < 1.0:
-            return np.zeros_like(loop.share)
-        threshold = threshold_of(loop, workload, sizes, sharing)
-        return sharing(loop, rows_until_let_in(loop, threshold, _room_keys(places)), threshold, places)
+    def occupancy(loop: Loop) -> tuple[Floats, Floats]:
+        until_in = rows_until_let_in(loop, threshold, _room_keys(places))
+        return going.occupancy(loop, until_in, threshold, places), until_in
 
-    return settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy)
+    loop = settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy)
+    return loop, coming_in(loop, threshold, _room_keys(places))
 
 
-def threshold_of(loop: Loop, workload: Workload, sizes: Sizes, sharing: Sharing) -> int:
-    """The least threshold for which the cache of this loop is not replaced too fast."""
+def _round(loop: Loop, coming: ComingIn, workload: Workload, sizes: Sizes, going: Going) -> Round:
+    """The keys that come in in a round."""
     places = _places(workload, sizes)
-    if places < 1.0:
-        return 1
-    low, high = 0, 1
-    while high < THRESHOLD_MAX and not _is_at_rest(loop, high, sharing, places):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _is_at_rest(loop, middle, sharing, places):
-            high = middle
-        else:
-            low = middle
-    return high
+    keys = loop.count * (1.0 - loop.occupancy) / coming.until_in * loop.round_rows
+    # Keys come on their own, hence as a Poisson number, unless they go together.
+    variance = float(keys.sum()) + (_of_waves(loop, coming, keys, _room_keys(places)) if going.together else 0.0)
+    part = max(1, int(REPLACED_SHARE * places / FILLED_SHARE))
+    return Round(float(keys.sum()) / part, math.sqrt(variance) / part, int(CHURN_SHARE * places / part))
 
 
-def _lettings(loop: Loop, workload: Workload, sizes: Sizes, sharing: Sharing) -> float:
-    """Iterations in which keys come in; none does where there is no place."""
-    places = _places(workload, sizes)
-    if places < 1.0:
-        return 0.0
-    threshold = threshold_of(loop, workload, sizes, sharing)
-    return share_of_lettings(loop, rows_until_let_in(loop, threshold, _room_keys(places)))
+def _of_waves(loop: Loop, coming: ComingIn, keys: Floats, room_keys: int) -> float:
+    """What it adds to the variance of a round's keys that those of a page which came together go together.
+
+    They also come back together, if all do so at the first read. Two keys of a page that come back then with a
+    probability a, once in C rounds, are together next time with a^2 + (1 - a^2) / C if they were, and 1 / C if not.
+    """
+    groups = loop.page if loop.page is not None else np.zeros_like(keys)
+    _, group = np.unique(groups, return_inverse=True)
+    pages = np.maximum(1.0, np.bincount(group, loop.count) / loop.keys_per_page)
+    faithful = np.maximum(np.bincount(group, keys * coming.at_first), LEAST_CHANCE)
+    batch = np.bincount(group, loop.count * coming.at_first) / pages
+    by_chance = np.minimum(1.0, faithful / pages / np.maximum(batch, LEAST_CHANCE))
+    again = (np.bincount(group, keys * coming.at_first**2) / faithful) ** 2
+    together = by_chance / (by_chance + (1.0 - again) * (1.0 - by_chance))
+    return float((faithful * np.minimum(batch, room_keys) * (together - by_chance)).sum())
 
 
 def _places(workload: Workload, sizes: Sizes) -> float:
     """Keys that the cache holds. The last key never is: a cache of all of R would leave nothing to predict."""
     return min(FILLED_SHARE * sizes.h_r_rows / workload.rows_per_key, workload.keys - 1.0)
-
-
-def _is_at_rest(loop: Loop, threshold: int, sharing: Sharing, places: float) -> bool:
-    """Whether hardly any round replaces half of the cache."""
-    until_in = rows_until_let_in(loop, threshold, _room_keys(places))
-    out = 1.0 - sharing(loop, until_in, threshold, places)
-    replaced = float((loop.count * out / until_in).sum()) * loop.round_rows
-    return replaced + BUSY_DEVIATIONS * math.sqrt(replaced) <= (CHURN_SHARE - REPLACED_SHARE) * places
 
 
 def _room_keys(places: float) -> int:
@@ -147,6 +191,9 @@ def _room_keys(places: float) -> int:
 def _longest_held_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
     del threshold
     return sharing_places(loop, until_in, np.ones_like(until_in), 0.0, places)
+
+
+LONGEST_HELD_GO = Going(_longest_held_go, together=True)
 
 
 def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) -> Counts:
@@ -165,17 +212,18 @@ def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) ->
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival, and the misses that leave with a page."""
-    return predict_with(_longest_held_go, workload, sizes, unit_costs)
+    return predict_with(LONGEST_HELD_GO, workload, sizes, unit_costs)
 
 
-def predict_with(sharing: Sharing, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
-    """What a loop behind a cache of fixed size costs, whose keys share its places like that."""
-    loop = at_rest(workload, sizes, sharing)
-    w_s, w_n = loop.w_s, loop.w_s * loop.hit_share / (1.0 - loop.hit_share)
+def predict_with(going: Going, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
+    """What a loop behind a cache of fixed size costs, from which keys go like that."""
+    at_rest = resting(workload, sizes, going).values()
+    w_s = sum(one.weight * one.loop.w_s for one in at_rest)
+    w_n = sum(one.weight * one.loop.w_s * one.loop.hit_share / (1.0 - one.loop.hit_share) for one in at_rest)
     counts = replace(
         phase_counts(workload, sizes, w_n=w_n, w_s=w_s),
         frequency_tests=sizes.page_rows,
-        lettings=_lettings(loop, workload, sizes, sharing),
+        lettings=sum(one.weight * one.lettings for one in at_rest),
     )
     return predicted(
         w_n,

@@ -15,6 +15,14 @@ every 1/P + T rows: somebody must come first, and then waits T (`semistream.cost
 that wait for a key of share s are those that came during T, a Poisson number of mean s T, and one more if that key was
 the first, which has the probability s/P. The key comes in if they are `least_waiting` or more (`rows_until_let_in`).
 
+A key goes at any moment, and until then its rows did not wait. If rows wait for its page already, the rest of T is any
+part of it, u T, and at this first read fewer rows of the key wait: a Poisson number of mean s u T.
+
+For the same reason rows of a key that comes back at once wait less than others: rows that come evenly during T wait T/2
+on average, those that come during the last u T wait u T/2, and since more come in a larger part, all in all T/3.
+A page whose keys are mostly in the cache takes less of H_S than its rows would otherwise, and T is longer for all
+(`PageShares.wait`).
+
 Keys of a page come in together, so an iteration either lets some in or none: `share_of_lettings` is how many do. What
 that costs is in none of the papers' equations.
 
@@ -119,23 +127,36 @@ class Loop:
         return self.waiting_rows / (1.0 - self.hit_share)
 
 
+@dataclass(frozen=True)
+class ComingIn:
+    """How keys that are out come in; arrays are by group of ranks."""
+
+    until_in: Floats
+    """Rows of the stream from when a key goes to when it comes in, on average."""
+    at_first: Floats
+    """The probability that it comes in at the first read of its page."""
+
+
 def settle(
     workload: Workload,
     page_rows: int,
     waiting_rows: Callable[[float], float],
-    occupancy: Callable[[Loop], Floats],
+    occupancy: Callable[[Loop], tuple[Floats, Floats | None]],
 ) -> Loop:
     """Find the occupancy that agrees with the loop it makes.
 
     `waiting_rows` says how many rows may wait beside so many cached keys, `occupancy` what a loop makes of the cache.
     """
     edges = _edges(workload.keys)
-    held = np.zeros(len(edges) - 1)
-    loop = _loop(workload, page_rows, edges, held, waiting_rows)
+    held, wait = np.zeros(len(edges) - 1), np.ones(len(edges) - 1)
+    loop = _loop(workload, page_rows, edges, held, wait, waiting_rows)
     for _ in range(ROUNDS_MAX):
         # Half of the way: the whole of it would swing, because an empty cache lets in what a full one keeps out.
-        held = (held + occupancy(loop)) / 2.0
-        before, loop = loop, _loop(workload, page_rows, edges, held, waiting_rows)
+        share_held, until_in = occupancy(loop)
+        held = (held + share_held) / 2.0
+        if until_in is not None:
+            wait = (wait + _waits(loop, until_in)) / 2.0
+        before, loop = loop, _loop(workload, page_rows, edges, held, wait, waiting_rows)
         let_through = (1.0 - loop.hit_share) / (1.0 - before.hit_share)
         if max(abs(let_through - 1.0), abs(loop.w_s / before.w_s - 1.0)) <= RELATIVE_ERROR:
             break
@@ -147,13 +168,54 @@ def rows_until_let_in(loop: Loop, least_waiting: int, room_keys: int | None = No
 
     With `room_keys` a read lets in no more than so many keys, in the order of its page.
     """
+    return coming_in(loop, least_waiting, room_keys).until_in
+
+
+def coming_in(loop: Loop, least_waiting: int, room_keys: int | None = None) -> ComingIn:
+    """How keys come in; see `rows_until_let_in`."""
     mean = loop.share * loop.residence_rows
     comes_first = loop.share / loop.page_rate
     wants = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
     let_in = wants if room_keys is None else wants * _chance_of_room(loop, wants, room_keys)
-    between_reads = 1.0 / loop.page_rate + loop.residence_rows
-    # A key goes at some moment between two reads of its page, so the first of them is half as far.
-    return between_reads * (1.0 / np.maximum(let_in, LEAST_CHANCE) - 0.5)
+    room = let_in / np.maximum(wants, LEAST_CHANCE)
+    at_first = room * (
+        _empty_share(loop) * wants + (1.0 - _empty_share(loop)) * at_least_in_a_part(mean, least_waiting)
+    )
+    further_reads = (1.0 - at_first) / np.maximum(let_in, LEAST_CHANCE)
+    return ComingIn(_until_first_read(loop) + _between_reads(loop) * further_reads, at_first)
+
+
+def _between_reads(loop: Loop) -> Floats:
+    between: Floats = 1.0 / loop.page_rate + loop.residence_rows
+    return between
+
+
+def _empty_share(loop: Loop) -> Floats:
+    """For which share of the time no row waits for the page of a key."""
+    share: Floats = 1.0 / (1.0 + loop.page_rate * loop.residence_rows)
+    return share
+
+
+def _until_first_read(loop: Loop) -> Floats:
+    """Rows from when a key goes, at any moment, to the next read of its page."""
+    empty = _empty_share(loop)
+    until: Floats = empty * _between_reads(loop) + (1.0 - empty) * loop.residence_rows / 2.0
+    return until
+
+
+def _waits(loop: Loop, until_in: Floats) -> Floats:
+    """How long the rows of a key wait (`PageShares.wait`), which are those that come while it is out."""
+    empty = _empty_share(loop)
+    whole = empty + np.maximum(until_in - _until_first_read(loop), 0.0) / _between_reads(loop)
+    waits: Floats = ((1.0 - empty) / 3.0 + whole) / ((1.0 - empty) / 2.0 + whole)
+    return waits
+
+
+def at_least_in_a_part(mean: Floats, least: int) -> Floats:
+    """The probability of `at_least` for a part of the time, any part from none to all being equally likely."""
+    fewer = mean * (1.0 - at_least(mean, least - 1)) + least * at_least(mean, least)
+    chance: Floats = np.clip(1.0 - fewer / np.maximum(mean, LEAST_CHANCE), 0.0, 1.0)
+    return chance
 
 
 def share_of_lettings(loop: Loop, until_in: Floats) -> float:
@@ -251,7 +313,12 @@ def _edges(keys: int) -> Floats:
 
 
 def _loop(
-    workload: Workload, page_rows: int, edges: Floats, occupancy: Floats, waiting_rows: Callable[[float], float]
+    workload: Workload,
+    page_rows: int,
+    edges: Floats,
+    occupancy: Floats,
+    wait: Floats,
+    waiting_rows: Callable[[float], float],
 ) -> Loop:
     count = np.diff(edges)
     share = np.diff(workload.popularity.cumulative(edges)) / count
@@ -264,7 +331,13 @@ def _loop(
         summed: Floats = np.interp(ranks, edges, sums)
         return summed
 
-    shares = page_shares_behind(let_through, workload.keys, workload.layout, keys_per_page)
+    waited_sums = np.concatenate([[0.0], np.cumsum(count * share * (1.0 - occupancy) * wait)])
+
+    def waited(ranks: Floats) -> Floats:
+        summed: Floats = np.interp(ranks, edges, waited_sums)
+        return summed
+
+    shares = page_shares_behind(let_through, workload.keys, workload.layout, keys_per_page, waited)
     waiting = waiting_rows(float((count * occupancy).sum()))
     residence = even_residence(shares, waiting)
     page = None

@@ -90,15 +90,15 @@ def learned(workload: Workload, sizes: Sizes) -> Loop:
     """The loop behind the keys that the inequality has let in."""
     border, clearly_more = _border(workload, sizes)
 
-    def occupancy(loop: Loop) -> Floats:
+    def occupancy(loop: Loop) -> tuple[Floats, Floats]:
         # What a newcomer brings is halved with all other uses until it is less than the border.
         sure_rows = PASSAGES_PER_HALVING * math.log2(clearly_more / border) * loop.passage_rows
         uses = COUNTED_PASSAGES * loop.share * loop.passage_rows
         too_few = 1.0 - at_least(uses, math.ceil(COUNTED_PASSAGES * border))
         # Counts that share half of their uses say nearly the same, so a key is judged anew when half has changed.
         stays = sure_rows + COUNTED_PASSAGES / 2.0 * loop.passage_rows / np.maximum(too_few, LEAST_CHANCE)
-        shares: Floats = stays / (stays + rows_until_let_in(loop, clearly_more))
-        return shares
+        until_in = rows_until_let_in(loop, clearly_more)
+        return stays / (stays + until_in), until_in
 
     def waiting_rows(cached_keys: float) -> float:
         return waiting_rows_beside(workload, sizes, cached_keys)

@@ -54,6 +54,9 @@ class PageShares:
     """Share of one page."""
     count: Floats
     """How many pages have this share."""
+    wait: Floats | None = None
+    """How long rows that follow the first one of a page wait, on average, in halves of the time that the first waits.
+    None is 1 for all pages: rows come evenly. Where a page's rows come rather at the end, it is less."""
 
     @property
     def pages(self) -> float:
@@ -73,14 +76,23 @@ def page_shares(popularity: Popularity, layout: Layout, keys_per_page: float, ca
 
 
 def page_shares_behind(
-    let_through: Callable[[Floats], Floats], keys: int, layout: Layout, keys_per_page: float
+    let_through: Callable[[Floats], Floats],
+    keys: int,
+    layout: Layout,
+    keys_per_page: float,
+    waited: Callable[[Floats], Floats] | None = None,
 ) -> PageShares:
-    """Shares of the pages in what a cache lets through: `let_through` sums it up over the hottest keys."""
+    """Shares of the pages in what a cache lets through: `let_through` sums it up over the hottest keys.
+
+    `waited` sums up the same rows, each times its wait (`PageShares.wait`).
+    """
     if layout == "frequency":
         edges = _page_edges(keys, keys_per_page)
-        sums = np.diff(let_through(edges * keys_per_page))
-        return _sorted(sums / np.diff(edges), np.diff(edges))
-    return _gathered(_shuffled(let_through, keys, keys_per_page))
+        pages = np.diff(edges)
+        waits = None if waited is None else np.diff(waited(edges * keys_per_page)) / pages
+        return _sorted(np.diff(let_through(edges * keys_per_page)) / pages, pages, waits)
+    waits = None if waited is None else _shuffled(waited, keys, keys_per_page)
+    return _gathered(_shuffled(let_through, keys, keys_per_page), waits)
 
 
 def without_first_keys(
@@ -147,19 +159,20 @@ def _placement(keys: int, keys_per_page: float) -> npt.NDArray[np.int64]:
     return (places / keys_per_page).astype(np.int64)
 
 
-def _gathered(shares: Floats) -> PageShares:
+def _gathered(shares: Floats, waits: Floats | None = None) -> PageShares:
     """Count pages of about one share together."""
-    ordered = np.sort(shares)[::-1]
-    edges = _page_edges(len(ordered), 1.0)
-    starts = edges[:-1].astype(np.int64)
-    return _sorted(np.add.reduceat(ordered, starts) / np.diff(edges), np.diff(edges))
+    order = np.argsort(-shares, kind="stable")
+    edges = _page_edges(len(order), 1.0)
+    starts, pages = edges[:-1].astype(np.int64), np.diff(edges)
+    means = None if waits is None else np.add.reduceat(waits[order], starts) / pages
+    return _sorted(np.add.reduceat(shares[order], starts) / pages, pages, means)
 
 
-def _sorted(share: Floats, count: Floats) -> PageShares:
+def _sorted(share: Floats, count: Floats, waits: Floats | None = None) -> PageShares:
     """Hottest first, without pages that nobody asks for, and scaled to a sum of 1."""
     asked = (share > 0) & (count > 0)
-    share, count = share[asked], count[asked]
-    assert len(share) > 0, "some page must be asked for"
-    order = np.argsort(-share, kind="stable")
+    assert asked.any(), "some page must be asked for"
+    order = np.flatnonzero(asked)[np.argsort(-share[asked], kind="stable")]
+    wait = None if waits is None else waits[order] / share[order]
     share, count = share[order], count[order]
-    return PageShares(share / float((share * count).sum()), count)
+    return PageShares(share / float((share * count).sum()), count, wait)

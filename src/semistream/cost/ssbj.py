@@ -51,11 +51,10 @@ def learned(workload: Workload, sizes: Sizes) -> Loop:
     """The cache that the inequality makes, scan by scan. Of the loop only the cache and h_S hold: no page is sought."""
     border = workload.rows_per_key * workload.v_r_bytes / sizes.waiting_row_bytes(workload)
 
-    def occupancy(loop: Loop) -> Floats:
+    def occupancy(loop: Loop) -> tuple[Floats, None]:
         asked = loop.share * loop.passage_rows
         comes, goes = at_least(asked, math.floor(border) + 1), 1.0 - at_least(asked, math.ceil(border))
-        shares: Floats = comes / np.maximum(comes + goes, LEAST_CHANCE)
-        return shares
+        return comes / np.maximum(comes + goes, LEAST_CHANCE), None
 
     def waiting_rows(cached_keys: float) -> float:
         return waiting_rows_beside(workload, sizes, cached_keys)
