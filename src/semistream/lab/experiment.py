@@ -139,6 +139,8 @@ class Series:
     """How many times the memory of the setting it has; what has more is not compared with what has not."""
     queries_segments: bool = False
     """Every segment of a scan is a query with a seek of its own, as in the papers' prototypes."""
+    tunes_page: bool = False
+    """R has pages of the size that its model finds best, not of the figure's; see `semistream.lab.page_tuning`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,8 @@ def draw(result: Result) -> Figure:
     colours: dict[Series, str] = {}
     for series in experiment.series:
         points = result.lines[series.label]
-        # A model has the colour of what it predicts.
-        predicted = replace(series, label="", is_model=False)
+        # A model has the colour of what it predicts, and a join in pages of its own that of the join in the figure's.
+        predicted = replace(series, label="", is_model=False, tunes_page=False)
         colour = colours.setdefault(predicted, f"C{len(colours)}")
         # Nothing was served where the memory is too small, and no memory is enough where it would be infinite.
         shown = [point for point in points if math.isfinite(point.y) and point.y > 0]
@@ -76,8 +76,8 @@ def draw(result: Result) -> Figure:
             yerr=[below, above],
             label=series.label,
             color=colour,
-            marker="x" if series.is_model else "o",
-            linestyle="--" if series.is_model else "-",
+            marker="x" if series.is_model else "s" if series.tunes_page else "o",
+            linestyle="--" if series.is_model else ":" if series.tunes_page else "-",
             capsize=3,
         )
     axes.set_yscale("log")

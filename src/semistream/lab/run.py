@@ -36,6 +36,7 @@ from semistream.lab.experiment import (
 )
 from semistream.lab.feasible import stream_in, under
 from semistream.lab.modelled import prediction, rows_per_loop
+from semistream.lab.page_tuning import in_own_pages
 from semistream.lab.window_bench import window_point
 
 MEMORY_PRECISION = 1.3
@@ -174,17 +175,20 @@ def _point(experiment: Experiment, series: Series, x: float, setting: Setting, c
 
 
 def _fitting_point(experiment: Experiment, series: Series, x: float, setting: Setting, conditions: Conditions) -> Point:
+    if experiment.measure == "memory":
+        return _memory_for_rate(series, x, setting, conditions)
+    setting = in_own_pages(series, setting, conditions)
     if series.is_model:
         said = prediction(series, setting, conditions)
         y = said.seconds_per_iteration if experiment.measure == "loop" else said.mu_rows_per_s
         return Point(x, y, y, y, {"rows_per_loop": rows_per_loop(said), "hit_share": said.hit_share})
-    if experiment.measure == "memory":
-        return _memory_for_rate(series, x, setting, conditions)
     seen = observe(series, setting, conditions)
     extra = {name: getattr(seen, name) for name in ("rate", "rows_per_loop", "hit_share")}
     if setting.arrival_rows_per_s is not None:
         extra |= {name: getattr(seen, name) for name in ("arrival_rows_per_s", "keeps_up")}
     extra |= {name: float(value) for name, value in seen.settings.items()}
+    if series.tunes_page:
+        extra["page_rows"] = float(setting.page_rows)
     return Point(x, *_measured(experiment, seen), extra)
 
 
@@ -203,7 +207,8 @@ def _memory_for_rate(series: Series, x: float, setting: Setting, conditions: Con
 
     def rate_with(memory_bytes: int) -> float:
         try:
-            return observe(series, replace(setting, memory_bytes=memory_bytes), conditions).rate
+            tried = in_own_pages(series, replace(setting, memory_bytes=memory_bytes), conditions)
+            return observe(series, tried, conditions).rate
         except BudgetExceeded:
             return 0.0
 
