@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from semistream.lab.conditions import Conditions
@@ -44,14 +46,20 @@ def test_the_rival_of_moij_is_tuned_on_weather_too() -> None:
 
 @pytest.mark.parametrize(("best", "found"), [(10, 10), (75, 80), (1, 1), (5000, 640)])
 def test_a_page_is_doubled_or_halved_for_as_long_as_that_is_no_loss(best: int, found: int) -> None:
-    assert best_page_rows(lambda rows: -abs(rows - best), 10, 1000) == found
+    assert best_page_rows(lambda rows: -abs(rows - best), 10, 1, 1000) == found
 
 
 def test_a_page_that_is_as_good_is_passed_and_one_that_does_not_fit_is_not_taken() -> None:
     rates = {10: 3.0, 20: 3.0, 40: 5.0, 80: 0.0}
-    assert best_page_rows(rates.__getitem__, 10, 80) == 40
-    assert best_page_rows(lambda rows: 1.0 if rows <= 2 else 0.0, 10, 80) == 2
-    assert best_page_rows(lambda rows: 0.0, 10, 80) == 10
+    assert best_page_rows(rates.__getitem__, 10, 1, 80) == 40
+    assert best_page_rows(lambda rows: 1.0 if rows <= 2 else 0.0, 10, 1, 80) == 2
+    assert best_page_rows(lambda rows: 0.0, 10, 1, 80) == 10
+    assert best_page_rows(lambda rows: 1.0 / rows, 10, 5, 80) == 5
+
+
+def test_no_page_is_smaller_than_what_a_file_system_reads() -> None:
+    pages = [in_own_pages(MESH_TUNED, replace(SETTING, page_rows=rows), Conditions()).page_rows for rows in (10, 80)]
+    assert pages == [10, 40]
 
 
 def test_a_series_in_the_pages_of_the_figure_has_its_setting() -> None:
