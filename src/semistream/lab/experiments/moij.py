@@ -287,7 +287,8 @@ EXPERIMENTS = (
             + " MOIJ remembers next to nothing here, because the rows of a longitude take more memory than the stream "
             "rows that wait for it: its gain is what CACHEJOIN's cache takes for nothing. CACHEJOIN is not run on R "
             "without duplicates, as in the paper, but remembers all rows of a key together. Its model knows Zipf's law "
-            "only and takes all longitudes for equally popular, so tuned it has the least cache that is tried."
+            "only and takes all longitudes for equally popular, so tuned it has little cache, but a twentieth of the "
+            "memory for rows at the least, which may be more than the published one."
         ),
     ),
     Experiment(

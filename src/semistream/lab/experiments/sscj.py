@@ -226,9 +226,7 @@ EXPERIMENTS = (
         note=(
             "The paper's join is one to many, but longitudes repeat in R: all rows of a key are joined, and remembered "
             "together. SSCJ has half of the memory for rows, because its model knows Zipf's law only; the "
-            "tuner takes all longitudes for equally popular, and gives it the least cache that it tries. "
-            + RATE_NOTE
-            + WEATHER_NOTE
+            "tuner takes all longitudes for equally popular, and gives it little cache. " + RATE_NOTE + WEATHER_NOTE
         ),
     ),
     Experiment(
