@@ -35,8 +35,9 @@ Beside what the equation prices, `Counts.lettings` has the share of the iteratio
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -63,6 +64,10 @@ REPLACED_SHARE = 1 / 16
 
 CHURN_SHARE = 1 / 2
 """More of the cache than this replaced in a round, and the threshold rises."""
+
+REMEMBERED = 64
+"""Answers that are kept: a steady state for each of some thresholds takes a fifth of a second, a tuner asks for twenty
+sizes, and whoever has tuned asks for the threshold of the best."""
 
 Sharing = Callable[[Loop, Floats, int, float], Floats]
 """How keys share the places of a cache: their occupancy, from the loop, the rows until each comes in, the threshold and
@@ -116,7 +121,8 @@ def resting_threshold(workload: Workload, sizes: Sizes) -> int:
     return max(at_rest, key=lambda threshold: at_rest[threshold].weight)
 
 
-def resting(workload: Workload, sizes: Sizes, going: Going) -> dict[int, AtRest]:
+@lru_cache(maxsize=REMEMBERED)
+def resting(workload: Workload, sizes: Sizes, going: Going) -> Mapping[int, AtRest]:
     """The thresholds that the cache rests at, and what it does under each."""
     if _places(workload, sizes) < 1.0:
         return {1: AtRest(1.0, _without_places(workload, sizes), 0.0)}
