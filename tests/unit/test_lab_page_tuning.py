@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from matplotlib.container import ErrorbarContainer
 
 from semistream.lab.conditions import Conditions
 from semistream.lab.experiment import Point, Series, Setting
@@ -96,7 +97,7 @@ def test_with_the_page_that_the_model_likes_a_rival_is_faster_by_the_model_and_b
 def test_in_pictures_a_rival_in_its_own_pages_has_the_colour_of_the_rival() -> None:
     part = part_of(EXPERIMENTS["tuned-6b"], "small", at="250", series="X-HYBRIDJOIN, HYBRIDJOIN, HYBRIDJOIN tuned")
     axes = draw(run(part, "small")).axes[0]
-    drawn = {str(bars.get_label()): bars.lines[0] for bars in axes.containers}  # type: ignore[attr-defined]
+    drawn = {str(bars.get_label()): bars.lines[0] for bars in axes.containers if isinstance(bars, ErrorbarContainer)}
     colours = {label: line.get_color() for label, line in drawn.items()}
     assert colours["HYBRIDJOIN tuned"] == colours["HYBRIDJOIN"] != colours["X-HYBRIDJOIN"]
     assert drawn["HYBRIDJOIN tuned"].get_linestyle() == ":"

@@ -7,8 +7,7 @@ operators; caches then have half of the memory for rows.
 
 CACHEJOIN and SSCJ learn a threshold, one step in a round of R. A small cache beside many waiting rows comes to rest at
 twenty or more, which takes five times the stream of a usual run. So they begin near the end (`beginning_threshold`): at
-nine tenths of what the model says, which is told within a tenth: the threshold rises as soon as it is too low, and
-hardly ever falls.
+nine tenths of what the model says, because a threshold rises as soon as it is too low, and hardly ever falls.
 
 The tuner here is a search over a grid with the models of `semistream.cost`; it sees sizes and skew and no measurement.
 """

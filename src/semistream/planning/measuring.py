@@ -37,6 +37,7 @@ import pyarrow as pa
 from semistream.clock import Clock
 from semistream.cost.calibrate import Calibration, Operation, calibrate, measure
 from semistream.joins.base import Numbers, StreamRows
+from semistream.joins.cachejoin import REPLACED_SHARE
 from semistream.joins.disk_probing import Page
 from semistream.joins.held_keys import HeldKeys
 from semistream.joins.waiting import WaitingRows
@@ -56,9 +57,6 @@ TEXT_BYTES = 100
 
 LET_IN_KEYS = 16
 """Keys that are let into H_R at once: five to forty of a page of 256 to 4096 rows, in a cache at rest."""
-
-REPLACED_SHARE = 1 / 16
-"""Of H_R, which makes room at once when it is full."""
 
 READ_BYTES = (4096, 32_768, 262_144)
 """Sizes of pages that are read."""
