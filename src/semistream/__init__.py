@@ -25,6 +25,7 @@ from semistream.errors import check_option_names
 if TYPE_CHECKING:
     from semistream.relations.building.build import BuildProgress, BuildReport
     from semistream.relations.handle import RelationHandle
+    from semistream.spark.advise import advise
     from semistream.spark.configure import configure
     from semistream.spark.enrich import enrich, explain, lookup
     from semistream.spark.window_estimate import estimate
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __version__ = version("semistream")
 __all__ = [
+    "advise",
     "arrivals",
     "build_relation",
     "configure",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "advise": "semistream.spark.advise",
     "configure": "semistream.spark.configure",
     "enrich": "semistream.spark.enrich",
     "explain": "semistream.spark.enrich",

@@ -18,7 +18,7 @@ from semistream.joins.timed import run_timed
 from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.planning import advise as advising
 from semistream.planning import key_sample
-from semistream.planning.advise import BISECTIONS, Advice, advise
+from semistream.planning.advise import BISECTIONS, Advice, advise, of_one_process
 from semistream.planning.capacities import Room
 from semistream.planning.charging import charge_of, typical
 from semistream.planning.key_sample import KeySample
@@ -33,6 +33,7 @@ SIZES = [200_000, 400_000, 800_000]
 RELATION = MemoryRelation.from_table(
     pa.table({"k": np.arange(KEYS), "text": np.full(KEYS, "x" * 80)}), ["k"], page_rows=50
 )
+CAPACITIES = of_one_process(RELATION, Room(1))
 
 
 def stream(exponent: float = 1.0) -> Numbers:
@@ -40,7 +41,7 @@ def stream(exponent: float = 1.0) -> Numbers:
 
 
 def advice(codes: Numbers, sizes: list[int] = SIZES, **options: Any) -> Advice:
-    return advise(codes, RELATION, sizes, Room(1), typical(NVME), **options)
+    return advise(codes, RELATION, sizes, CAPACITIES, typical(NVME), **options)
 
 
 @pytest.mark.parametrize("exponent", [0.8, 1.0])
@@ -152,11 +153,11 @@ def test_batches_as_they_come_give_the_same_advice_as_the_whole_stream() -> None
     codes = stream()
     whole = advice(codes, [400_000])
     batches = (codes[begin : begin + 777] for begin in range(0, ROWS, 777))
-    assert advise(batches, RELATION, [400_000], Room(1), typical(NVME)) == whole
+    assert advise(batches, RELATION, [400_000], CAPACITIES, typical(NVME)) == whole
     sample = KeySample()
     for begin in range(0, ROWS, 10_000):
         sample.add(codes[begin : begin + 10_000])
-    assert advise(sample, RELATION, [400_000], Room(1), typical(NVME)) == whole
+    assert advise(sample, RELATION, [400_000], CAPACITIES, typical(NVME)) == whole
 
 
 def test_every_size_that_was_played_is_told() -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from semistream.demo.display import Display
     from semistream.joins.base import Numbers
+    from semistream.planning.key_sample import KeySample
     from semistream.relations.building.sources import Source
     from semistream.relations.handle import RelationHandle
 
@@ -52,12 +53,12 @@ def advise(
       semistream advise relations/products --stream 'sales/*.csv' --on product_id --memory 4MB,16MB,64MB --rate 50k
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.cli.output import parse_rows, parse_sizes, print_json, split_names, watching
-    from semistream.cli.planned import Stages, check_io, device_named, opened
+    from semistream.cli.planned import Stages, check_io, device_shown, opened
     from semistream.clock import RealClock
     from semistream.planning.advise import advise as make_table
+    from semistream.planning.advise import of_one_process
     from semistream.planning.capacities import Room, sampled_rows_per_key
-    from semistream.planning.key_sample import KeySample
-    from semistream.planning.plots import check_plot_name, write_plot
+    from semistream.planning.plots import check_plot_name
     from semistream.relations.building.sources import open_source
 
     check_io(io)
@@ -71,21 +72,18 @@ def advise(
     for source in sources:
         _check_columns(source, columns, handle)
     with watching(RealClock()) as display:
-        device = device_named(io, display)
-        display.begin("Reading the stream")
-        sample = KeySample()
-        for codes in _codes(sources, columns, display):
-            sample.add(codes)
-        display.end(f"{sample.stream_rows:,} rows, {sample.distinct_keys:,} keys")
+        device = device_shown(io, display)
+        sample = _sampled(sources, columns, display)
         stages = Stages(display)
         stages.begin(f"Memory 1 of {len(sizes)}")
+        rows_per_key = sampled_rows_per_key(rows)
         advice = make_table(
             sample,
             rows,
             sizes,
-            Room(max(sizes)),
+            of_one_process(rows, Room(max(sizes)), rows_per_key),
             device.unit_costs,
-            rows_per_key=sampled_rows_per_key(rows),
+            rows_per_key=rows_per_key,
             wanted_rows_per_s=wanted,
             on_point=lambda done, total: stages.begin(
                 f"Memory {done + 1} of {total}" if done < total else "Searching the least memory"
@@ -93,7 +91,7 @@ def advise(
         )
         stages.end()
     if plot is not None:
-        write_plot(advice, plot)
+        advice.plot(plot)
         typer.echo(f"written: {plot}", err=True)
     if json:
         print_json(advice.as_json())
@@ -115,6 +113,17 @@ def _check_columns(source: Source, columns: Sequence[str], handle: RelationHandl
                 hint=did_you_mean(column, names) or f"--on names the stream's columns for {', '.join(handle.key)}",
             )
         check_same_family({column: source.schema.field(column).type}, {key_column: key_type})
+
+
+def _sampled(sources: Sequence[Source], columns: Sequence[str], display: Display) -> KeySample:
+    from semistream.planning.key_sample import KeySample
+
+    display.begin("Reading the stream")
+    sample = KeySample()
+    for codes in _codes(sources, columns, display):
+        sample.add(codes)
+    display.end(f"{sample.stream_rows:,} rows, {sample.distinct_keys:,} keys")
+    return sample
 
 
 def _codes(sources: Sequence[Source], columns: Sequence[str], display: Display) -> Iterator[Numbers]:

@@ -36,14 +36,14 @@ def plan(
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.budget import parse_bytes
     from semistream.cli.output import parse_rows, print_json, watching
-    from semistream.cli.planned import check_io, device_named, opened
+    from semistream.cli.planned import check_io, device_shown, opened
     from semistream.clock import RealClock
 
     check_io(io)
     memory_bytes, rows_per_s = parse_bytes(memory), None if rate is None else float(parse_rows(rate))
     _, rows = opened(relation)
     with watching(RealClock()) as display:
-        device = device_named(io, display)
+        device = device_shown(io, display)
         display.begin("Asking every cost model")
         from semistream.planning.capacities import Room, sampled_rows_per_key, workload_of
         from semistream.planning.choose import choose

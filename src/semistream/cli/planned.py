@@ -6,19 +6,15 @@ hashes that must be verified.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from semistream.cost.symbols import UnitCosts
     from semistream.demo.display import Display
+    from semistream.planning.devices import Device
     from semistream.relations.arrow_file.reader import ArrowFileRelation
     from semistream.relations.handle import RelationHandle
-    from semistream.relations.metered import IoProfile
-
-IO_NAMES = ("hdd", "ssd", "nvme", "here")
 
 RelationPath = Annotated[
     str, typer.Argument(metavar="RELATION", help="A directory that `semistream index` has made.", show_default=False)
@@ -29,14 +25,6 @@ Io = Annotated[
     str, typer.Option(metavar="IO", help="The device: hdd, ssd, nvme, or here, which measures this machine first.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """Prices of operations and reads, for models and for a metered relation."""
-
-    unit_costs: UnitCosts
-    profile: IoProfile
 
 
 class Stages:
@@ -62,25 +50,19 @@ class Stages:
 def check_io(name: str) -> None:
     """Refuse an unknown device before anything else is done."""
     from semistream.errors import check_choice
+    from semistream.planning.devices import NAMES
 
-    check_choice("io", name, IO_NAMES)
+    check_choice("io", name, NAMES)
 
 
-def device_named(name: str, display: Display) -> Device:
-    """The prices of a usual machine with such a device, or those of this machine, which takes some seconds."""
-    from semistream.clock import RealClock
-    from semistream.planning.charging import typical
-    from semistream.planning.measuring import calibrate_here
-    from semistream.relations.metered import HDD, NVME, SSD, IoProfile
+def device_shown(name: str, display: Display) -> Device:
+    """The prices of a device; what is measured for them is shown."""
+    from semistream.planning.devices import device_named
 
-    known = {profile.name: profile for profile in (HDD, SSD, NVME)}
-    if name in known:
-        return Device(typical(known[name]), known[name])
     stages = Stages(display)
-    costs = calibrate_here(RealClock(), on_operation=lambda name: stages.begin(f"Measuring {name}")).unit_costs
+    device = device_named(name, on_operation=lambda operation: stages.begin(f"Measuring {operation}"))
     stages.end()
-    # A metered relation knows no price of a call; a read at random has it in its seek.
-    return Device(costs, IoProfile(name, costs.io.seek_s + costs.io.call_s, costs.io.bytes_per_s))
+    return device
 
 
 def opened(path: str) -> tuple[RelationHandle, ArrowFileRelation]:

@@ -39,7 +39,7 @@ def tune(
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.budget import parse_bytes
     from semistream.cli.output import print_json, watching
-    from semistream.cli.planned import Stages, check_io, device_named, opened
+    from semistream.cli.planned import Stages, check_io, device_shown, opened
     from semistream.clock import RealClock
     from semistream.joins.registry import ALGORITHMS
     from semistream.joins.x_hybridjoin import require_unique
@@ -56,7 +56,7 @@ def tune(
         require_unique(rows.info, algorithm)
     page_rows = max(1, round(rows.info.row_count / max(1, rows.info.page_count)))
     with watching(RealClock()) as display:
-        device = device_named(io, display)
+        device = device_shown(io, display)
         workload = workload_of(rows, room, zipf_exponent=skew, rows_per_key=sampled_rows_per_key(rows))
         tuner = Tuner(lambda _: rows, workload, room, device.profile, device.unit_costs)
         stream = _Stream(_key_codes(rows, display), skew, seed)

@@ -19,6 +19,9 @@ the sample.
 
 Assumed: every key of the stream is in R, all keys have the mean number of rows, and rows are of the mean length.
 
+What a memory has room for is the caller's to say (`Capacities`): one process divides it for itself
+(`of_one_process`), the workers of a Spark executor in another way (`semistream.spark.advise`).
+
 Memory: that of the sample, and one simulated memory at a time, of at most as many keys as the sample has.
 """
 
@@ -26,7 +29,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +62,39 @@ _SHADOW = pa.schema([pa.field(CODE_COLUMN, pa.int64(), nullable=False)])
 
 OnPoint = Callable[[int, int], None]
 """Told how many sizes of memory were played, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a memory has room for."""
+
+    keys: float
+    """With all their rows."""
+    counters: int
+    """In each row of the sketch that counts other keys."""
+    rows_per_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capacities:
+    """What memories of all sizes have room for."""
+
+    least_bytes: int
+    """With less the join cannot work."""
+    at: Callable[[int], Capacity]
+    """What so many bytes have room for."""
+
+
+def of_one_process(relation: Relation, room: Room, rows_per_key: float = 1.0) -> Capacities:
+    """What one process makes of its memory; of `room`, all but the memory counts."""
+
+    def at(memory_bytes: int) -> Capacity:
+        own = replace(room, memory_bytes=memory_bytes)
+        sizes = sizes_of("adaptive", relation, own, rows_per_key=rows_per_key)
+        counters = frequency_counters(relation.info, remembering_bytes(relation, own))
+        return Capacity(sizes.h_r_rows / rows_per_key, counters, sizes.rows_per_step)
+
+    return Capacities(least_memory_bytes(relation.info.row_bytes_max), at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +131,15 @@ class Advice:
         """For one line of JSON."""
         return asdict(self)
 
+    def plot(self, path: str | Path) -> None:
+        """Draw the curves into a file, whose name ends with png, svg or pdf."""
+        from semistream.planning.plots import write_plot
+
+        write_plot(self, Path(path))
+
+    def __str__(self) -> str:
+        return self.as_text()
+
     def as_text(self) -> str:
         """The table, and the answer to the question for a rate."""
         lines = [f"{'memory':>10} {'keys held':>12} {'hits':>7} {'best':>7} {'reads/row':>10} {'rows/s':>14}"]
@@ -116,14 +162,14 @@ def advise(
     stream: Numbers | Iterable[Numbers] | KeySample,
     relation: Relation,
     memory_bytes: Sequence[int],
-    room: Room,
+    capacities: Capacities,
     unit_costs: UnitCosts,
     *,
     rows_per_key: float = 1.0,
     wanted_rows_per_s: float | None = None,
     on_point: OnPoint | None = None,
 ) -> Advice:
-    """Make the table for a stream of key codes; of `room`, all but the memory counts.
+    """Make the table for a stream of key codes.
 
     Batches are read once and not held, so a live stream can be given as a generator that ends when enough was seen.
     """
@@ -134,20 +180,19 @@ def advise(
             given=f"{sample.stream_rows} rows, {len(memory_bytes)} sizes",
             allowed="one or more of each",
         )
-    least_bytes = least_memory_bytes(relation.info.row_bytes_max)
-    if min(memory_bytes) < least_bytes:
+    if min(memory_bytes) < capacities.least_bytes:
         raise BudgetExceeded(
             f"the memory is too small to hold one row of relation {relation.info.name!r}",
             given=f"{min(memory_bytes)} bytes, for rows of up to {relation.info.row_bytes_max} bytes",
-            allowed=f"at least {least_bytes} bytes",
+            allowed=f"at least {capacities.least_bytes} bytes",
         )
-    study = _Study(sample, relation, room, unit_costs, 1.0 if relation.info.unique else rows_per_key)
+    study = _Study(sample, relation, capacities, unit_costs, 1.0 if relation.info.unique else rows_per_key)
     points = []
     for size in sorted(memory_bytes):
         points.append(study.point(size))
         if on_point is not None:
             on_point(len(points), len(memory_bytes))
-    least = None if wanted_rows_per_s is None else _least(study, points, wanted_rows_per_s, least_bytes)
+    least = None if wanted_rows_per_s is None else _least(study, points, wanted_rows_per_s, capacities.least_bytes)
     return Advice(sample.stream_rows, sample.distinct_keys, sample.share, points, wanted_rows_per_s, least)
 
 
@@ -194,9 +239,10 @@ class _Study:
     """A stream, or a sample of it, that is played against memories of several sizes."""
 
     def __init__(
-        self, sample: KeySample, relation: Relation, room: Room, unit_costs: UnitCosts, rows_per_key: float
+        self, sample: KeySample, relation: Relation, capacities: Capacities, unit_costs: UnitCosts, rows_per_key: float
     ) -> None:
-        self._relation, self._room, self._unit_costs, self._rows_per_key = relation, room, unit_costs, rows_per_key
+        self._relation, self._capacities = relation, capacities
+        self._unit_costs, self._rows_per_key = unit_costs, rows_per_key
         self._share = sample.share
         self._before, self._counted = sample.halves()
         self._second_half_rows = sample.sampled_rows - sample.sampled_rows // 2
@@ -204,12 +250,9 @@ class _Study:
 
     def point(self, memory_bytes: int, steps_max: float = math.inf) -> Point:
         """Play the stream, or so many steps of each half of it, against a memory of this size."""
-        room = Room(memory_bytes, self._room.stream_row_bytes, self._room.rows_per_step)
-        sizes = sizes_of("adaptive", self._relation, room, rows_per_key=self._rows_per_key)
-        keys = sizes.h_r_rows / self._rows_per_key
-        counters = frequency_counters(self._relation.info, remembering_bytes(self._relation, room))
-        memory = _SimulatedMemory(int(keys * self._share), max(1, int(counters * self._share)))
-        step_rows = max(1, round(sizes.rows_per_step * self._share))
+        capacity = self._capacities.at(memory_bytes)
+        memory = _SimulatedMemory(int(capacity.keys * self._share), max(1, int(capacity.counters * self._share)))
+        step_rows = max(1, round(capacity.rows_per_step * self._share))
         for codes in _steps(self._before, step_rows, steps_max):
             memory.missed(codes)
         played_rows = missed_rows = 0
@@ -223,7 +266,7 @@ class _Study:
         stream_rows = self._second_half_rows * played_rows / len(self._counted) if played_rows else 1.0
         # Counted from the rows that were to be expected, see above.
         miss_share = min(1.0, missed_rows / (stream_rows * self._share))
-        return self._priced(memory_bytes, keys, miss_share, read.counts.times(1.0 / stream_rows))
+        return self._priced(memory_bytes, capacity.keys, miss_share, read.counts.times(1.0 / stream_rows))
 
     def _priced(self, memory_bytes: int, keys: float, miss_share: float, reads: Counts) -> Point:
         """`reads` are those of one stream row."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from semistream.budget import MIB, format_bytes
 from semistream.errors import EnvironmentUnfit, InvalidOption, check_choice, did_you_mean_beside
-from semistream.planning.advise import Advice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from semistream.planning.advise import Advice
 
 WIDTH_INCHES, HEIGHT_INCHES = 8.0, 7.0
 FORMATS = ("png", "svg", "pdf")

@@ -51,7 +51,7 @@ def struct_of(plan: LookupPlan) -> StructType:
 def by_answers(df: DataFrame, plan: EnrichPlan) -> DataFrame:
     """The rows with what was found for each, and counts, in hidden columns: only keys cross to Python."""
     function = arrow_udf(worker.answers(plan), _answer_type(plan))
-    answered = df.withColumn(HIDDEN, function(*(_column(column) for p in plan.lookups for column in p.lookup.on)))
+    answered = df.withColumn(HIDDEN, function(*(column_named(column) for p in plan.lookups for column in p.lookup.on)))
     return answered.withColumn(COUNTS, F.col(HIDDEN)["counts"])
 
 
@@ -82,7 +82,7 @@ def _shared_out(df: DataFrame, plan: EnrichPlan) -> DataFrame:
     """The rows of each hash partition in a task of their own, with its number in one more column."""
     lookup = plan.lookups[0].lookup
     number = arrow_udf(sharing_out.partition_numbers(plan), IntegerType())
-    numbered = df.withColumn(HIDDEN, number(*(_column(column) for column in lookup.on)))
+    numbered = df.withColumn(HIDDEN, number(*(column_named(column) for column in lookup.on)))
     return numbered.repartitionById(lookup.relation.info.partition_count, F.col(HIDDEN))
 
 
@@ -92,7 +92,7 @@ def shared_out_by_key(df: DataFrame, plan: EnrichPlan) -> DataFrame:
         return df
     number = arrow_udf(sharing_out.task_numbers(plan, plan.shuffle), IntegerType())
     keys = plan.lookups[plan.shuffle.lookup].lookup.on
-    numbered = df.withColumn(HIDDEN, number(*(_column(column) for column in keys)))
+    numbered = df.withColumn(HIDDEN, number(*(column_named(column) for column in keys)))
     return numbered.repartitionById(plan.shuffle.tasks, F.col(HIDDEN)).drop(HIDDEN)
 
 
@@ -133,10 +133,10 @@ def taken_apart(joined: DataFrame, plan: EnrichPlan) -> DataFrame:
         return joined.drop(COUNTS)
     names = [name for p in plan.lookups for name in p.lookup.output_names]
     added = [F.col(HIDDEN)[f"c{i}"].alias(name) for i, name in enumerate(names)]
-    return joined.select(*(_column(column) for column in joined.columns if column not in (HIDDEN, COUNTS)), *added)
+    return joined.select(*(column_named(column) for column in joined.columns if column not in (HIDDEN, COUNTS)), *added)
 
 
-def _column(name: str) -> Column:
+def column_named(name: str) -> Column:
     """A column by its name, whatever dots or blanks are in it."""
     return F.col("`" + name.replace("`", "``") + "`")
 

@@ -293,20 +293,25 @@ def _value_bytes(data_type: pa.DataType) -> float:
         return VARIABLE_BYTES
 
 
+def least_executor_bytes(plan: LookupPlan, workers: int) -> int:
+    """The least memory of an executor in which so many workers can carry out a lookup."""
+    # Twice, because a worker that has no seat must get through, too (see `worker`).
+    worker_bytes = 2 * plan.least_memory_bytes(plan.lookup.relation.info.version)
+    return int(worker_bytes * workers / plan.memory_share) + 1
+
+
 def _check_memory(plan: LookupPlan, memory_bytes: int, workers: int) -> None:
     info = plan.lookup.relation.info
-    # Twice, because a worker that has no seat must get through, too (see `worker`).
-    least = 2 * plan.least_memory_bytes(info.version)
+    least_bytes = least_executor_bytes(plan, workers)
     given = int(memory_bytes * plan.memory_share) // workers
-    if given < least:
-        needed = int(least * workers / plan.memory_share) + 1
+    if memory_bytes < least_bytes:
         raise BudgetExceeded(
             f"the memory is too small for one row of relation {info.name!r}"
             if algorithm_named(plan.algorithm).needs == "keys"
             else f"the memory is too small for a page of relation {info.name!r}, which {plan.algorithm} reads",
             given=f"{format_bytes(memory_bytes)}, of which {format_bytes(given)} are for this relation in one of "
             f"{workers} workers; its largest row has {format_bytes(plan.open(info.version).info.row_bytes_max)}",
-            allowed=f"memory of at least {needed} bytes",
+            allowed=f"memory of at least {least_bytes} bytes",
         )
 
 

@@ -1,0 +1,179 @@
+"""`advise`: how much memory an enrichment needs, asked of the stream itself, live or recorded.
+
+A live stream is watched for a while. Its key columns, and nothing else, go to a table in the driver's memory, which
+classic Spark and Spark Connect both have, until enough rows have come or the time is over; the query is stopped, and
+the table is dropped. Of a batch DataFrame the first rows are taken. The rest is `planning.advise`: the keys are played
+against memories of several sizes.
+
+A size is what `memory=` of `enrich` would be: for all workers of an executor together. What they remember they hold
+once, where there is enough for that (`memory_parts`), so a size has room for about as many keys however many workers
+there are.
+
+Memory: the keys of at most `rows` rows, in the driver.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from semistream.budget import parse_bytes
+from semistream.clock import Clock, RealClock
+from semistream.errors import InvalidOption, check_option_names
+from semistream.joins.knowledge import hot_layout
+from semistream.joins.remembered import EVICTED_SHARE_MAX
+from semistream.planning.advise import Advice, Capacities, Capacity, of_one_process
+from semistream.planning.advise import advise as make_table
+from semistream.planning.capacities import Room, sampled_rows_per_key
+from semistream.planning.devices import device_named
+from semistream.planning.key_sample import KeySample
+from semistream.relations.handle import Lookup, RelationHandle
+from semistream.spark.crossing import column_named
+from semistream.spark.enrich import enrichment
+from semistream.spark.memory_parts import BATCH_ROWS, HOT_ALGORITHM, memory_parts
+from semistream.spark.plan import EnrichPlan, least_executor_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SIZES = ("16MB", "64MB", "256MB", "1GB")
+ROWS = 1_000_000
+SECONDS = 60.0
+
+POLL_S = 0.25
+"""Seconds between two looks at the query that watches a stream."""
+
+
+@check_option_names
+def advise(
+    df: DataFrame,
+    relation: RelationHandle | Lookup,
+    *,
+    on: str | Sequence[str] | None = None,
+    memory: str | int | Sequence[str | int] = SIZES,
+    rate: float | None = None,
+    io: str = "nvme",
+    rows: int = ROWS,
+    seconds: float = SECONDS,
+) -> Advice:
+    """Say how much memory `enrich` needs for a stream: memory, hit rate, service rate, and the least for a rate.
+
+    A streaming DataFrame is watched until `rows` rows have come or `seconds` have passed, whatever is first; of a batch
+    DataFrame the first `rows` rows are taken. Use it before you set `memory=` of `enrich`, and when hits are fewer than
+    you hoped. Where the stream is recorded in files, `semistream advise` does the same without Spark, for one process.
+
+    Args:
+        df: A streaming or batch DataFrame.
+        relation: What `semistream.relation` returned, or a relation bound to the stream's columns by `.on()`.
+        on: Columns of `df` that hold the key; by default those with the names of the relation's key.
+        memory: One or several sizes to try, as `memory=` of `enrich`: for all workers of an executor.
+        rate: Rows a second that one worker shall look up; the advice names the least memory for it.
+        io: The device on which the relation lies: `"hdd"`, `"ssd"`, `"nvme"`, or `"here"`, which measures this machine.
+        rows: Rows of the stream that are enough.
+        seconds: How long a stream is watched at most.
+
+    Returns:
+        The table; `print` shows it, `.as_json()` is for programs, `.plot("curve.png")` draws it.
+
+    Example:
+        print(ss.advise(sales, products, on="product_id", memory=["64MB", "256MB"], rate=500_000))
+    """
+    sizes = [parse_bytes(size) for size in ([memory] if isinstance(memory, str | int) else memory)]
+    _check_patience(sizes, rows, seconds)
+    device = device_named(io)
+
+    def plan_for(memory_bytes: int) -> EnrichPlan:
+        return enrichment(df, relation, on=on, memory=memory_bytes, algorithm=HOT_ALGORITHM)
+
+    # All that is wrong with the relation, its key or the sizes is said before anything runs.
+    lookup = [plan_for(size) for size in sorted(sizes)][-1].lookups[0]
+    stored = lookup.open(lookup.lookup.relation.info.version)
+    rows_per_key = sampled_rows_per_key(stored)
+    sample = KeySample()
+    for batch in _keys(df, lookup.lookup.on, rows, seconds).to_batches():
+        keys = lookup.codec.encode(batch.columns)
+        sample.add(keys.codes if keys.null is None else keys.codes[~keys.null])
+    if sample.stream_rows == 0:
+        raise InvalidOption(
+            "no row with a key has come, so there is nothing to advise on",
+            given=f"{seconds:g} s for a streaming DataFrame" if df.isStreaming else "a DataFrame without such rows",
+            hint="watch the stream for longer with `seconds=`, or while it flows",
+        )
+    workers = plan_for(max(sizes)).workers or os.cpu_count() or 1
+    capacities = Capacities(least_executor_bytes(lookup, workers), lambda size: _capacity(plan_for(size), rows_per_key))
+    return make_table(
+        sample,
+        stored,
+        sizes,
+        capacities,
+        device.unit_costs,
+        rows_per_key=rows_per_key,
+        wanted_rows_per_s=rate,
+    )
+
+
+def _check_patience(sizes: Sequence[int], rows: int, seconds: float) -> None:
+    if not sizes:
+        raise InvalidOption("there is no size of memory to try", given="an empty list", allowed="one or more sizes")
+    if rows < 1 or not seconds > 0:
+        raise InvalidOption(
+            "a stream must be watched for at least a row and a moment",
+            given=f"rows={rows}, seconds={seconds:g}",
+            allowed="rows of at least 1 and seconds of more than 0",
+        )
+
+
+def _capacity(plan: EnrichPlan, rows_per_key: float) -> Capacity:
+    """What the memory of an executor has room for."""
+    lookup = plan.lookups[0]
+    info = lookup.lookup.relation.info
+    stored, parts = lookup.open(info.version), memory_parts(plan, lookup)
+    rows_per_step = plan.batch_rows if plan.batch_rows > 0 else BATCH_ROWS
+    shared = hot_layout(stored, parts.hot_bytes) if parts.shares(info) else None
+    if shared is None:
+        room = Room(parts.seat_bytes, lookup.stream_row_bytes, rows_per_step)
+        return of_one_process(stored, room, rows_per_key).at(parts.seat_bytes)
+    layout, counters = shared
+    # A segment that is full goes without a part of its keys, so half of that part is missing on average.
+    keys = layout.segments * layout.entries_max * (1 - EVICTED_SHARE_MAX / 2)
+    return Capacity(min(keys, info.row_count / rows_per_key), counters, rows_per_step)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Watching
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _keys(df: DataFrame, columns: Sequence[str], rows: int, seconds: float) -> pa.Table:
+    """The key columns of some rows."""
+    keys = df.select(*(column_named(name).alias(f"k{i}") for i, name in enumerate(columns))).limit(rows)
+    if not df.isStreaming:
+        return keys.toArrow()
+    # Spark's table in memory has the name of its query.
+    name = f"semistream_advise_{uuid.uuid4().hex}"
+    query = keys.writeStream.format("memory").queryName(name).start()
+    try:
+        _watch(query, rows, seconds, RealClock())
+    finally:
+        query.stop()
+    if (problem := query.exception()) is not None:
+        raise problem
+    try:
+        return df.sparkSession.table(name).toArrow()
+    finally:
+        df.sparkSession.catalog.dropTempView(name)
+
+
+def _watch(query: StreamingQuery, rows: int, seconds: float, clock: Clock) -> None:
+    """Wait until a query has taken in so many rows, the time is over, or it has ended."""
+    begun_s, rows_by_batch = clock.now_s(), {-1: 0}
+    while sum(rows_by_batch.values()) < rows and clock.now_s() - begun_s < seconds:
+        if query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # takes fractions, says int
+            return
+        # Spark keeps the reports of the last hundred micro-batches.
+        rows_by_batch |= {report.batchId: report.numInputRows for report in query.recentProgress}
