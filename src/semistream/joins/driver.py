@@ -158,7 +158,7 @@ class JoinDriver:
             found = step.joined_within(opened.first, opened.end)
             pairs = [self._verified(opened, joined) for joined in found]
             for joined in pairs:
-                opened.matched[opened.places_of(joined.stream_rows)] = True
+                opened.match(opened.places_of(joined.stream_rows))
             unmatched = self._settle(opened, self._finished(opened, step, found))
             if len(unmatched) and self._output.on_miss != "drop":
                 pairs.append(without_partner(unmatched))
@@ -194,7 +194,7 @@ class JoinDriver:
         """Answer each key with at most one relation row, in order. The relation's keys must be unique."""
         opened, answered = self._answer(keys)
         length = len(opened.matched)
-        assert sum(len(part.rows) for part in answered) == int(opened.matched.sum()), "a key has two partners"
+        assert sum(len(part.rows) for part in answered) == np.count_nonzero(opened.matched), "a key has two partners"
         columns = self._output.with_defaults(gather(answered, self._output.source, length), opened.matched)
         self._put_answer(columns)
         return Aligned(columns, opened.matched)
@@ -246,7 +246,7 @@ class JoinDriver:
         for joined in step.joined:
             verified = self._verified(opened, joined)
             places = opened.places_of(verified.stream_rows)
-            opened.matched[places] = True
+            opened.match(places)
             parts.append(Part(verified.relation, verified.relation_rows, places))
         self._settle(opened, step.finished)
         return parts
@@ -317,12 +317,9 @@ class JoinDriver:
     def _settle(self, opened: OpenBatch, numbers: Numbers) -> Numbers:
         """Mark rows as finished and count them; return those that found no partner."""
         rows = opened.places_of(numbers)
-        opened.finished[rows] = True
-        left = len(opened.finished) - int(np.count_nonzero(opened.finished))
-        if opened.left - left != len(rows):
+        if opened.finish(rows) != len(rows):
             raise BalanceBroken("a stream row was finished twice", hint=OUR_FAULT)
-        opened.left = left
-        unmatched = rows[~opened.matched[rows]]
+        unmatched = opened.unmatched(rows)
         nulls = int(opened.null[unmatched].sum()) if opened.null is not None else 0
         self.balance.matched += len(rows) - len(unmatched)
         self.balance.null_keys += nulls
@@ -341,4 +338,5 @@ class JoinDriver:
 
 
 def _bytes_of(columns: Sequence[pa.Array]) -> int:
-    return sum(column.nbytes for column in columns)
+    """What columns take that have their buffers for themselves: `nbytes` would look at every value's place."""
+    return sum(column.get_total_buffer_size() for column in columns)

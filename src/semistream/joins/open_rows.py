@@ -17,11 +17,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.joins.base import Numbers
+from semistream.structures.compiled import I64, READ_BOOL, READ_I64, WRITE_BOOL, WRITE_I64, Array, kernel
 
 SMALL_ROWS = 8192
 """Remainders are put together up to this many rows."""
 
 Flags = npt.NDArray[np.bool_]
+
+
+@kernel(I64(WRITE_BOOL, READ_I64))
+def _set_flags(flags: Array, places: Array) -> int:
+    """Set flags at places; return how many of them were not set before."""
+    newly = 0
+    for i in range(places.size):
+        place = np.uint64(places[i])
+        newly += 1 - np.int64(flags[place])
+        flags[place] = True
+    return newly
+
+
+@kernel(I64(READ_BOOL, READ_I64, WRITE_I64))
+def _list_unset(flags: Array, places: Array, unset: Array) -> int:
+    """List those of the places whose flag is not set; return how many there are."""
+    count = 0
+    for i in range(places.size):
+        unset[np.uint64(count)] = places[i]
+        count += 1 - np.int64(flags[np.uint64(places[i])])
+    return count
 
 
 @dataclass(slots=True)
@@ -61,6 +83,21 @@ class OpenBatch:
     def places_of(self, numbers: Numbers) -> Numbers:
         """Where rows with these numbers stand in the batch."""
         return numbers - self.first if self.numbers is None else np.searchsorted(self.numbers, numbers)
+
+    def match(self, places: Numbers) -> None:
+        """Note that the rows at these places have found a partner."""
+        _set_flags(self.matched, places)
+
+    def finish(self, places: Numbers) -> int:
+        """Note that the rows at these places are finished; return how many of them were not before."""
+        newly: int = _set_flags(self.finished, places)
+        self.left -= newly
+        return newly
+
+    def unmatched(self, places: Numbers) -> Numbers:
+        """Those of these places whose rows have found no partner."""
+        found = np.empty(len(places), np.int64)
+        return found[: _list_unset(self.matched, places, found)]
 
     @property
     def null_places(self) -> Numbers:

@@ -8,6 +8,7 @@ hidden column, a list of integers that is null on every row but the first of eac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ ROWS_IN, BYTES_HELD, CARRIES_ROW = range(3)
 """Positions in the list; five counts for each lookup follow."""
 
 _HEAD = 3
+
+_COUNTS = pa.list_(pa.int64())
 
 
 class LookupCounts(NamedTuple):
@@ -62,17 +65,19 @@ def position_of(name: str, lookup: int = 0) -> int:
 def counts_column(counts: list[int], length: int) -> pa.Array:
     """A list column that holds the counts in its first row and null in all others."""
     if length == 0:
-        return pa.array([], pa.list_(pa.int64()))
-    offsets = np.full(length + 1, len(counts), np.int32)
-    offsets[0] = 0
+        return pa.array([], _COUNTS)
+    in_first_row = _in_first_row(length, len(counts))
+    return pa.Array.from_buffers(_COUNTS, length, in_first_row, children=[pa.array(counts, pa.int64())])
+
+
+@lru_cache(maxsize=2)
+def _in_first_row(length: int, values: int) -> list[pa.Buffer]:
+    """Validity and offsets of a list column with so many values in its first row: most batches have one length."""
     validity = np.zeros((length + 7) // 8, np.uint8)
     validity[0] = 1
-    return pa.Array.from_buffers(
-        pa.list_(pa.int64()),
-        length,
-        [pa.py_buffer(validity), pa.py_buffer(offsets)],
-        children=[pa.array(counts, pa.int64())],
-    )
+    offsets = np.full(length + 1, values, np.int32)
+    offsets[0] = 0
+    return [pa.py_buffer(validity), pa.py_buffer(offsets)]
 
 
 def observed(counts: Column, lookup_names: list[str], kept: Column) -> list[Column]:
