@@ -77,6 +77,20 @@ def test_a_live_stream_is_watched_until_enough_rows_have_come(
     assert (tmp_path / "curve.png").stat().st_size > 0
 
 
+def test_keys_of_several_columns_that_repeat(classic_session: SparkSession, publish: Publish) -> None:
+    weather = publish(
+        pa.table({"city": ["Ahe", "Bor", "Bor", "Cem"], "hour": [1, 1, 1, 2], "degrees": [3.5, 4.5, 5.5, 6.5]}),
+        ["city", "hour"],
+    )
+    rows = [("Bor", 1), ("Bor", 1), ("Ahe", 1), (None, 1), ("Cem", None), ("Bor", 1), ("Bor", 1)]
+    flights = classic_session.createDataFrame(rows, "origin STRING, hour INT")
+    found = ss.advise(flights, weather, on=["origin", "hour"], memory="16MB")
+    # A null in a key never has a partner.
+    assert (found.stream_rows, found.distinct_keys) == (5, 2)
+    # Of the second half, "Ahe" is new and "Bor" is not.
+    assert found.points[0].hit_share == pytest.approx(2 / 3)
+
+
 def test_a_stream_that_does_not_flow_is_not_watched_for_ever(session: SparkSession, products: RelationHandle) -> None:
     still = session.readStream.format("rate").option("rowsPerSecond", 1).load().where("value < 0")
     with pytest.raises(InvalidOption, match=r"no row with a key has come.*1 s for a streaming"):
@@ -97,6 +111,8 @@ def test_mistakes_are_refused_before_anything_runs(classic_session: SparkSession
         ss.advise(texts, products)
     with pytest.raises(InvalidOption, match="did you mean 'nvme'"):
         ss.advise(numbers, products, io="nvm")
+    with pytest.raises(InvalidOption, match="one relation at a time"):
+        ss.advise(numbers, [products, products.on(prefix="other_")])  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="no size of memory"):
         ss.advise(numbers, products, memory=[])
     with pytest.raises(InvalidOption, match="at least a row"):

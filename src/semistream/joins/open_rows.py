@@ -31,7 +31,7 @@ def _set_flags(flags: Array, places: Array) -> int:
     newly = 0
     for i in range(places.size):
         place = np.uint64(places[i])
-        newly += 1 - np.int64(flags[place])
+        newly += 0 if flags[place] else 1
         flags[place] = True
     return newly
 
@@ -42,7 +42,7 @@ def _list_unset(flags: Array, places: Array, unset: Array) -> int:
     count = 0
     for i in range(places.size):
         unset[np.uint64(count)] = places[i]
-        count += 1 - np.int64(flags[np.uint64(places[i])])
+        count += 0 if flags[np.uint64(places[i])] else 1
     return count
 
 

@@ -91,7 +91,13 @@ def advise(
         return enrichment(df, relation, on=on, memory=memory_bytes, algorithm=HOT_ALGORITHM)
 
     # All that is wrong with the relation, its key or the sizes is said before anything runs.
-    lookup = [plan_for(size) for size in sorted(sizes)][-1].lookups[0]
+    lookup, *others = [plan_for(size) for size in sorted(sizes)][-1].lookups
+    if others:
+        raise InvalidOption(
+            "advice is for one relation at a time",
+            given=f"{1 + len(others)} relations",
+            hint="memory for several relations is shared out by their sizes; ask for the largest",
+        )
     stored = lookup.open(lookup.lookup.relation.info.version)
     rows_per_key = sampled_rows_per_key(stored)
     sample = KeySample()
