@@ -134,7 +134,8 @@ class Sweeping:
         holders.work.hold(division.rows_per_step * WORK_BYTES_PER_ROW)
         holders.pairs.hold(division.pairs_max * PAIR_BYTES)
         holders.read.hold(disk_buffer_bytes(relation))
-        self._remembered_bytes = int(division.store_bytes * REMEMBERED_SHARE)
+        # Where nothing can be remembered, nothing is set aside for it.
+        self._remembered_bytes = min(int(division.store_bytes * REMEMBERED_SHARE), knowledge.rows_bytes_max)
         knowledge.resize(self._remembered_bytes)
         self.lists = PageLists(
             relation.info.page_count, self._rows_beside(self._remembered_bytes), self._rows_beside(0)
