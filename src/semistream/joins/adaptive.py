@@ -57,7 +57,7 @@ from semistream.joins.sweeping import REMEMBERED_SHARE, SweepDivision, Sweeping
 from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, RelationInfo
 from semistream.structures.reserved import return_free_memory
 
-LEAST_BYTES = 8192
+LEAST_BYTES = 4096
 """Work arrays of a few rows and the least of everything."""
 
 MARGIN = 4.0

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from semistream.errors import BudgetExceeded
 from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, JoinStats, Numbers, StepOutput, StreamRows
 from semistream.joins.disk_probing import Page
 from semistream.joins.division import (
@@ -35,7 +36,6 @@ from semistream.joins.division import (
     WORK_BYTES_PER_ROW,
     disk_buffer_bytes,
     divide,
-    least_memory_bytes,
 )
 from semistream.joins.holders import Holders
 from semistream.joins.knowledge import Knowledge, hints_bytes
@@ -75,12 +75,12 @@ class SweepDivision:
     @classmethod
     def of(cls, relation: Relation, resources: JoinResources) -> SweepDivision | None:
         """Divide a budget; None where it is too small for this way."""
-        limit = resources.budget.limit_bytes
-        if limit < least_memory_bytes(relation, resources.stream_row_bytes):
+        try:
+            division = divide(relation, resources)
+        except BudgetExceeded:
             return None
-        division = divide(relation, resources)
         # Not more than this, for not all of the budget is for remembering.
-        hints_bytes_max = hints_bytes(relation, limit)
+        hints_bytes_max = hints_bytes(relation, resources.budget.limit_bytes)
         store_bytes = division.store_bytes - hints_bytes_max - PAGE_BYTES * relation.info.page_count
         if PageLists.rows_fitting(store_bytes, resources.stream_row_bytes) < WAITING_ROWS_MIN:
             return None
