@@ -17,6 +17,7 @@ from semistream.structures.row_arena import RowArena, can_be_kept, fixed_bytes_p
 from tests.support.relations import random_codes, rows_of_every_type
 
 KEPT_COLUMNS = ["__code", "int8", "uint16", "float", "double", "flag", "whole flag", "day", "decimal", "text", "bytes"]
+FIXED_COLUMNS = KEPT_COLUMNS[:-2]
 
 
 def ints(*values: int) -> npt.NDArray[np.int64]:
@@ -53,16 +54,17 @@ def check(arena: RowArena, model: list[dict[str, Any]]) -> None:
     assert arena.used_bytes <= arena.bytes_max
 
 
+@pytest.mark.parametrize("columns", [KEPT_COLUMNS, FIXED_COLUMNS], ids=["with strings", "side by side"])
 @pytest.mark.parametrize("seed", range(10))
-def test_any_sequence_of_appends_and_keeps_is_that_of_a_list(seed: int) -> None:
+def test_any_sequence_of_appends_and_keeps_is_that_of_a_list(seed: int, columns: list[str]) -> None:
     rng = np.random.default_rng(seed)
-    arena = RowArena(random_rows(rng, 1, 0.0).schema, 100_000)
+    arena = RowArena(random_rows(rng, 1, 0.0).select(columns).schema, 100_000)
     model: list[dict[str, Any]] = []
     for _ in range(30):
         action = rng.choice(["append", "append", "keep", "clear"], p=[0.4, 0.4, 0.17, 0.03])
         if action == "append":
             # Half of all batches have no nulls, so that the first one comes late, or after all nulls have left.
-            batch = random_rows(rng, int(rng.integers(1, 40)), nulls=rng.choice([0.0, 0.0, 0.3, 1.0]))
+            batch = random_rows(rng, int(rng.integers(1, 40)), nulls=rng.choice([0.0, 0.0, 0.3, 1.0])).select(columns)
             rows = rng.integers(0, len(batch), int(rng.integers(0, 60)))
             if arena.used_bytes + int(arena.bytes_of(batch, rows).sum()) <= arena.bytes_max:
                 assert arena.append(batch, rows) == len(model)
@@ -140,7 +142,7 @@ def test_what_rows_would_take_is_known_before_they_are_appended() -> None:
 
 def test_rows_without_strings_are_all_of_one_size() -> None:
     batch = random_rows(np.random.default_rng(4), 30, nulls=0.2)
-    plain = batch.select(KEPT_COLUMNS[:-2])
+    plain = batch.select(FIXED_COLUMNS)
     arena = RowArena(plain.schema, 1 << 20)
     assert arena.row_bytes is not None
     assert arena.bytes_of(plain, all_rows(plain)).tolist() == [arena.row_bytes] * len(plain)
@@ -172,6 +174,27 @@ def test_memory_is_used_as_rows_come_and_given_back_when_they_leave() -> None:
     assert resident() <= slack
     arena.append(batch, ints(5, 6))
     assert arena.batch.column("t").to_pylist() == [f"{5:0100}", f"{6:0100}"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel which pages it holds")
+@pytest.mark.parametrize("bytes_max", [3_000, 40_000, 1_000_000])
+def test_columns_of_fixed_length_together_take_a_page_too_many_at_most(bytes_max: int) -> None:
+    columns = 40
+    arena = RowArena(pa.schema([(f"n{i}", pa.int64()) for i in range(columns)]), bytes_max)
+    numbers = pa.array(np.arange(arena.rows_max), mask=np.arange(arena.rows_max) % 7 == 3)
+    batch = pa.record_batch([numbers] * columns, schema=arena.schema)
+    space = np.frombuffer(arena._columns[0]._data._space, np.uint8)
+    assert page_slack_bytes(arena.schema) < 2 * mmap.PAGESIZE
+    arena.append(batch, all_rows(batch))
+    assert resident_bytes(space) <= bytes_max + page_slack_bytes(arena.schema)
+    kept = np.arange(0, arena.rows_max, 4)
+    arena.keep(kept)
+    # Each buffer begins and ends within a page that it may share.
+    assert resident_bytes(space) <= min(bytes_max, arena.used_bytes + 4 * columns * mmap.PAGESIZE) + mmap.PAGESIZE
+    assert all(column == numbers.take(pa.array(kept)) for column in arena.batch.columns)
+    arena.clear()
+    arena.append(batch, ints(3, 5))
+    assert arena.batch.column("n39").to_pylist() == [None, 5]
 
 
 def test_strings_never_need_more_than_32_bits_of_offset() -> None:

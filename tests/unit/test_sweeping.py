@@ -121,6 +121,28 @@ def test_sweeps_that_turn_out_to_be_dear_are_given_up() -> None:
     assert len(relation.segments) < 4 * KEYS // PAGE_ROWS
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_sweeps_are_not_given_up_where_rows_come_so_slowly_that_hardly_two_share_a_page(seed: int) -> None:
+    """Then a row costs as much either way, and in sweeps no row waits until others are answered."""
+    clock, rows = VirtualClock(), 3000
+    relation = noted(HDD, clock)
+    join = AdaptiveJoin(relation, JoinResources(MemoryBudget(200_000), clock, 10_000, STREAM_ROW_BYTES))
+    codes = Shuffle(KEYS, 1)(Zipf(KEYS, 1.0).sample(np.random.default_rng(seed), rows))
+    run = run_timed(join, codes, np.arange(rows) / 150, clock)
+    assert join.is_sweeping
+    assert run.waiting_s.mean() < HDD.seek_s
+
+
+def test_where_nothing_can_be_remembered_all_memory_is_for_rows_that_wait() -> None:
+    clock = VirtualClock()
+    table = pa.table({"k": np.arange(KEYS), "list": [[1, 2]] * KEYS})
+    relation = MeteredRelation(MemoryRelation.from_table(table, ["k"], page_rows=PAGE_ROWS), HDD, clock)
+    join = AdaptiveJoin(relation, JoinResources(MemoryBudget(400_000), clock, 10_000, STREAM_ROW_BYTES))
+    assert join._sweeps is not None
+    join._begin_to_sweep(join._sweeps)
+    assert way_of(join).lists.rows_max == way_of(join)._rows_beside(0)
+
+
 @pytest.mark.parametrize("text_bytes", [0, 40, 400])
 @pytest.mark.parametrize("batch_rows", [7, 1000])
 def test_rows_that_are_larger_than_expected_wait_in_smaller_numbers(text_bytes: int, batch_rows: int) -> None:

@@ -48,7 +48,7 @@ class _Path(Protocol):
     read_bytes: float
     """Mean bytes of one read."""
 
-    def reads_for(self, key_count: int) -> float:
+    def reads_for(self, key_count: float) -> float:
         """How many reads this many random keys are expected to need."""
         ...
 
@@ -65,7 +65,7 @@ class _ByKeys:
         self._bytes_max = bytes_max
         self.read_bytes = relation.info.row_bytes_mean
 
-    def reads_for(self, key_count: int) -> float:
+    def reads_for(self, key_count: float) -> float:
         return float(key_count)
 
     def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
@@ -79,7 +79,7 @@ class _ByPages:
         self._relation = relation
         self.read_bytes = _page_bytes_mean(relation.info)
 
-    def reads_for(self, key_count: int) -> float:
+    def reads_for(self, key_count: float) -> float:
         pages = self._relation.info.page_count
         # Distinct pages hit by random keys: a page is missed by one key with 1 - 1/pages.
         return pages * -float(np.expm1(key_count * np.log1p(-1 / pages))) if pages > 1 else 1.0
@@ -101,7 +101,7 @@ class _ByScan:
         self._relation = relation
         self.read_bytes = _page_bytes_mean(relation.info)
 
-    def reads_for(self, key_count: int) -> float:
+    def reads_for(self, key_count: float) -> float:
         return float(self._relation.segment_count)
 
     def read(self, codes: Numbers) -> Iterator[pa.RecordBatch]:
@@ -137,13 +137,13 @@ class AccessPaths:
             return self._measured(path or best, codes)
         return self._tried(path, best, codes)
 
-    def expected_s(self, key_count: int) -> float:
+    def expected_s(self, key_count: float) -> float:
         """Seconds of reading this many random keys along the path that is cheapest now; 0 when nothing is known yet."""
         if self._times_read.get(self._paths[0].name, 0) <= COLD_READS:
             return 0.0
         return min(self._costs_s(key_count).values())
 
-    def _costs_s(self, key_count: int) -> dict[str, float]:
+    def _costs_s(self, key_count: float) -> dict[str, float]:
         """What each path with a price would cost."""
         priced = [path for path in self._paths if path.name in self._read_s]
         return {path.name: path.reads_for(key_count) * self._read_s[path.name] for path in priced}

@@ -11,8 +11,8 @@ Waits:     nothing past the end of a step; in sweeps, until the sweep comes by.
 
 Nothing is assumed of the store: what a row costs is measured. It begins at once. Where a missed row costs more than
 `MARGIN` times what it would cost in sweeps, which is known from a few pages read one after the other and from how many
-rows can wait before the stream ends, it sweeps; where sweeps turn out to be dearer, it goes back, and takes longer to
-try again.
+rows can wait before the stream ends, it sweeps; where sweeps turn out to be clearly dearer, it goes back, and takes
+longer to try again.
 
 Memory: that of the way it works; what is remembered stays when it changes.
 
@@ -57,7 +57,7 @@ from semistream.joins.sweeping import REMEMBERED_SHARE, SweepDivision, Sweeping
 from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, RelationInfo
 from semistream.structures.reserved import return_free_memory
 
-LEAST_BYTES = 8192
+LEAST_BYTES = 4096
 """Work arrays of a few rows and the least of everything."""
 
 MARGIN = 4.0
@@ -134,8 +134,6 @@ class AdaptiveJoin(SemiStreamJoin):
         self._rows_between_ends = math.inf
         """Rows that come before the stream ends, for now: those behind cannot share a sweep with them."""
         self._rows_at_end = 0
-        self._missed_row_s = 0.0
-        """What a missed row cost when it was answered at once."""
 
     def _possible_sweeps(self) -> SweepDivision | None:
         relation = self._relation
@@ -178,10 +176,7 @@ class AdaptiveJoin(SemiStreamJoin):
     def step(self) -> StepOutput:
         """Go on with what is in hand."""
         assert self.waiting_rows or not self.wants_rows, "the driver called step() with nothing to do"
-        output = self._way.step()
-        if isinstance(self._way, Sweeping) and self._way.missed_row_s > self._missed_row_s:
-            self._way.is_ending = True
-        return output
+        return self._way.step()
 
     def end_stream(self) -> None:
         """Note how many rows come before all of them must be finished."""
@@ -213,8 +208,7 @@ class AdaptiveJoin(SemiStreamJoin):
         self._steps_to_look -= 1
         if self._sweeps is None or self._steps_to_look > 0:
             return
-        self._missed_row_s = self._at_once.missed_row_s
-        if self._swept_row_s(self._sweeps) * MARGIN < self._missed_row_s:
+        if self._swept_row_s(self._sweeps) * MARGIN < self._at_once.missed_row_s():
             self._begin_to_sweep(self._sweeps)
         else:
             self._look_later()
@@ -227,7 +221,7 @@ class AdaptiveJoin(SemiStreamJoin):
         rows = max(1.0, min(rows, self._rows_between_ends * self._missed_share))
         pages = -info.page_count * math.expm1(-rows / info.page_count)
         least_s = info.row_count * info.row_bytes_mean / info.page_count / BYTES_PER_S_MAX
-        if least_s * pages / rows * MARGIN >= self._missed_row_s:
+        if least_s * pages / rows * MARGIN >= self._at_once.missed_row_s():
             return least_s * pages / rows
         return self._sampled_page_s() * pages / rows
 
@@ -260,6 +254,7 @@ class AdaptiveJoin(SemiStreamJoin):
             self.knowledge,
             self._holders,
             self.stats,
+            self._at_once.missed_row_s,
         )
 
     def _answer_at_once(self) -> None:

@@ -220,10 +220,15 @@ class AnsweringAtOnce:
 
     # Admit -----------------------------------------------------------------------------------------------------------
 
-    @property
-    def missed_row_s(self) -> float:
-        """Seconds for a row that memory could not answer, at the prices of now; 0 as long as they are not known."""
-        return self._paths.expected_s(self._missed_keys) / self._missed_rows if self._missed_rows else 0.0
+    def missed_row_s(self, rows: float | None = None) -> float:
+        """Seconds for a row that memory could not answer, at the prices of now; 0 as long as they are not known.
+
+        So many come together, or as many as in the last step.
+        """
+        if not self._missed_rows:
+            return 0.0
+        together = self._missed_rows if rows is None else min(rows, self._division.rows_per_step)
+        return self._paths.expected_s(together * self._missed_keys / self._missed_rows) / together
 
     @property
     def wants_rows(self) -> bool:

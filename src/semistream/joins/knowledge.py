@@ -97,12 +97,13 @@ class Knowledge:
         self, relation: Relation, budget: MemoryBudget, remembering_bytes: int, hot_set: HotSet | None = None
     ) -> None:
         rows_bytes_max = remembering_bytes - hints_bytes(relation, remembering_bytes, hot_set)
-        self._bytes_max = min(rows_bytes_max, whole_bytes(relation))
-        self._bytes_granted = self._bytes_max
-        """What remembered rows may take for good."""
+        rows_bytes_max = min(rows_bytes_max, whole_bytes(relation))
         self._bytes_lent = absent_bytes(remembering_bytes)
-        """What they may take until absent keys need it."""
-        own = RememberedRows(relation.schema, self._bytes_max + self._bytes_lent, relation.info.row_bytes_mean)
+        """What remembered rows may take until absent keys need it."""
+        own = RememberedRows(relation.schema, rows_bytes_max + self._bytes_lent, relation.info.row_bytes_mean)
+        self._bytes_max = rows_bytes_max if own.can_hold else 0
+        self._bytes_granted = self._bytes_max
+        """What they may take for good."""
         self.remembered: Remembered
         if hot_set is None:
             self.remembered = own
@@ -121,7 +122,7 @@ class Knowledge:
 
     @property
     def rows_bytes_max(self) -> int:
-        """What remembered rows may take at most, with their index."""
+        """What remembered rows may take at most, with their index; 0 where none can be kept."""
         return self._bytes_max
 
     @property

@@ -21,11 +21,13 @@ Memory: the page in hand, `PageLists`, the columns of the rows that wait, and wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from semistream.errors import BudgetExceeded
 from semistream.joins.base import NO_NUMBERS, Joined, JoinResources, JoinStats, Numbers, StepOutput, StreamRows
 from semistream.joins.disk_probing import Page
 from semistream.joins.division import (
@@ -34,7 +36,6 @@ from semistream.joins.division import (
     WORK_BYTES_PER_ROW,
     disk_buffer_bytes,
     divide,
-    least_memory_bytes,
 )
 from semistream.joins.holders import Holders
 from semistream.joins.knowledge import Knowledge, hints_bytes
@@ -51,7 +52,8 @@ BORDER_STEP = 1 / 16
 """Part of the memory by which the border between waiting and remembered rows moves in a round."""
 
 CLEAR = 1.2
-"""A byte must be worth this many times as much on the other side before the border moves."""
+"""A byte must be worth this many times as much on the other side before the border moves, and a row must cost this many
+times as much as it would at once before sweeps are given up."""
 
 REMEMBERED_SHARE = 1 / 2
 """Where the border stands at first."""
@@ -73,12 +75,12 @@ class SweepDivision:
     @classmethod
     def of(cls, relation: Relation, resources: JoinResources) -> SweepDivision | None:
         """Divide a budget; None where it is too small for this way."""
-        limit = resources.budget.limit_bytes
-        if limit < least_memory_bytes(relation, resources.stream_row_bytes):
+        try:
+            division = divide(relation, resources)
+        except BudgetExceeded:
             return None
-        division = divide(relation, resources)
         # Not more than this, for not all of the budget is for remembering.
-        hints_bytes_max = hints_bytes(relation, limit)
+        hints_bytes_max = hints_bytes(relation, resources.budget.limit_bytes)
         store_bytes = division.store_bytes - hints_bytes_max - PAGE_BYTES * relation.info.page_count
         if PageLists.rows_fitting(store_bytes, resources.stream_row_bytes) < WAITING_ROWS_MIN:
             return None
@@ -116,8 +118,11 @@ class Sweeping:
         knowledge: Knowledge,
         holders: Holders,
         stats: JoinStats,
+        row_s_elsewhere: Callable[[float], float],
     ) -> None:
         self.stats = stats
+        self._row_s_elsewhere = row_s_elsewhere
+        """What a row would cost if so many were answered at once."""
         self._relation = relation
         self._clock = resources.clock
         self._stream_row_bytes = resources.stream_row_bytes
@@ -129,7 +134,8 @@ class Sweeping:
         holders.work.hold(division.rows_per_step * WORK_BYTES_PER_ROW)
         holders.pairs.hold(division.pairs_max * PAIR_BYTES)
         holders.read.hold(disk_buffer_bytes(relation))
-        self._remembered_bytes = int(division.store_bytes * REMEMBERED_SHARE)
+        # Where nothing can be remembered, nothing is set aside for it.
+        self._remembered_bytes = min(int(division.store_bytes * REMEMBERED_SHARE), knowledge.rows_bytes_max)
         knowledge.resize(self._remembered_bytes)
         self.lists = PageLists(
             relation.info.page_count, self._rows_beside(self._remembered_bytes), self._rows_beside(0)
@@ -153,8 +159,6 @@ class Sweeping:
         self.is_ending = False
         """Whether no more rows are wanted, because this way has turned out to be the dearer one."""
         self._round = _Round()
-        self.missed_row_s = 0.0
-        """Seconds for a row that memory could not answer, in the last round."""
 
     @property
     def waiting_bytes_max(self) -> int:
@@ -315,10 +319,11 @@ class Sweeping:
 
     def _end_round(self) -> None:
         self._position = 0
-        ended, self._round = self._round, _Round()
-        if ended.missed_rows == 0:
+        self._round.rounds += 1
+        if self._round.missed_rows < WAITING_ROWS_MIN:
             return
-        self.missed_row_s = ended.seconds / ended.missed_rows
+        ended, self._round = self._round, _Round()
+        self.is_ending = ended.missed_row_s > CLEAR * self._row_s_elsewhere(ended.missed_rows / ended.rounds)
         remembered = self._knowledge.remembered
         if not remembered.is_full or ended.fed_pages == 0:
             return
@@ -363,8 +368,9 @@ class Sweeping:
 
 @dataclass(slots=True)
 class _Round:
-    """What happened since the sweep began anew."""
+    """What happened since the sweep began anew; where rows come so slowly that a few tell nothing, several times."""
 
+    rounds: int = 0
     rows: int = 0
     missed_rows: int = 0
     seconds: float = 0.0
@@ -373,6 +379,11 @@ class _Round:
     pages: int = 0
     fed_pages: int = 0
     """Those that were read while there was no room for more rows; the others because no more rows came."""
+
+    @property
+    def missed_row_s(self) -> float:
+        """Seconds for a row that memory could not answer."""
+        return self.seconds / self.missed_rows
 
     @property
     def rows_if_fed(self) -> float:

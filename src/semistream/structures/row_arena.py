@@ -3,12 +3,17 @@
 Columns lie in Arrow's own layout, so that `RowArena.batch` is a view and costs nothing. Rows are appended; `keep`
 drops all others and closes the gaps in place. There is no free list and no fragmentation, and rows that were appended
 together stay together.
+
+Memory: the rows, and what the system gives in whole pages beyond them. Columns of fixed length lie side by side in
+address space that is as large as `bytes_max`, so all of them together never take more than a page beyond that. Strings
+have any length, so each buffer beside them needs as much address space as all of them together, and pages of its own.
 """
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +35,7 @@ from semistream.structures.columns import (
     set_bits,
     view_of,
 )
-from semistream.structures.reserved import Reserved
+from semistream.structures.reserved import WORD_BYTES, Reserved
 
 
 def fixed_bytes_per_row(schema: pa.Schema) -> int:
@@ -49,8 +54,21 @@ def fixed_bytes_per_row(schema: pa.Schema) -> int:
 
 
 def page_slack_bytes(schema: pa.Schema) -> int:
-    """What an arena may take beyond `used_bytes`, because the system gives memory in pages: one for each buffer."""
-    return sum(3 if layout_of(field.type) is Layout.VARIABLE else 2 for field in schema) * mmap.PAGESIZE
+    """What an arena may take beyond its `bytes_max`, because the system gives memory in pages."""
+    buffers = sum(3 if layout_of(field.type) is Layout.VARIABLE else 2 for field in schema)
+    return buffers * mmap.PAGESIZE if _has_strings(schema) else mmap.PAGESIZE + buffers * WORD_BYTES
+
+
+def _has_strings(schema: pa.Schema) -> bool:
+    return any(layout_of(field.type) is Layout.VARIABLE for field in schema)
+
+
+def _buffer_sizes(data_type: pa.DataType, rows_max: int, heap_bytes_max: int) -> tuple[int, int, int]:
+    """Bytes of validity, offsets and data of a column."""
+    layout, bits_bytes = layout_of(data_type), (rows_max + 7) // 8
+    if layout is Layout.VARIABLE:
+        return bits_bytes, 4 * (rows_max + 1), heap_bytes_max
+    return bits_bytes, 0, bits_bytes if layout is Layout.BITS else rows_max * data_type.bit_width // 8
 
 
 def can_be_kept(schema: pa.Schema) -> bool:
@@ -68,14 +86,16 @@ class RowArena:
 
     def __init__(self, schema: pa.Schema, bytes_max: int) -> None:
         assert can_be_kept(schema), "an arena cannot hold nested columns"
-        self._is_fixed = all(layout_of(field.type) is not Layout.VARIABLE for field in schema)
+        self._is_fixed = not _has_strings(schema)
         if not self._is_fixed:
             bytes_max = min(bytes_max, OFFSET_MAX)
         self.schema = schema
         self.bytes_max = bytes_max
         self._row_bytes = fixed_bytes_per_row(schema)
         self.rows_max = bytes_max // self._row_bytes
-        self._columns = [_ArenaColumn(field.name, field.type, self.rows_max, bytes_max) for field in schema]
+        sizes = [size for field in schema for size in _buffer_sizes(field.type, self.rows_max, bytes_max)]
+        buffers = iter(Reserved.side_by_side(sizes) if self._is_fixed else [Reserved(size) for size in sizes])
+        self._columns = [_ArenaColumn(field.name, field.type, *islice(buffers, 3)) for field in schema]
         self._strings = [column for column in self._columns if column.layout is Layout.VARIABLE]
         self.row_count = 0
         self._batch: pa.RecordBatch | None = None
@@ -154,21 +174,15 @@ class _ArenaColumn:
     Rows come in a few at a time, after every read of a page. So what a column has to know of itself is found once.
     """
 
-    def __init__(self, name: str, data_type: pa.DataType, rows_max: int, heap_bytes_max: int) -> None:
+    def __init__(
+        self, name: str, data_type: pa.DataType, validity: Reserved, offsets: Reserved, data: Reserved
+    ) -> None:
         self.name = name
         self.layout = layout_of(data_type)
         self.type = data_type
         self.heap_used = 0
         self._has_nulls = False
-        bits_bytes = (rows_max + 7) // 8
-        self._validity = Reserved(bits_bytes)
-        self._offsets = Reserved(4 * (rows_max + 1) if self.layout is Layout.VARIABLE else 4)
-        if self.layout is Layout.VARIABLE:
-            self._data = Reserved(heap_bytes_max)
-        elif self.layout is Layout.BITS:
-            self._data = Reserved(bits_bytes)
-        else:
-            self._data = Reserved(rows_max * data_type.bit_width // 8)
+        self._validity, self._offsets, self._data = validity, offsets, data
         self._width = data_type.bit_width // 8 if self.layout is Layout.FIXED else 0
         self._words = self._data.bytes.view(WORD_BY_WIDTH[self._width or 1])
         self._ends = self._offsets.bytes.view(np.int32)
