@@ -129,8 +129,12 @@ class EnvironmentUnfit(SemistreamError, RuntimeError):
 
 def did_you_mean(given: str, allowed: Iterable[str]) -> str | None:
     """Return a hint naming the closest allowed word, or None when nothing is close."""
-    close = difflib.get_close_matches(given, list(allowed), n=1, cutoff=_CUTOFF)
-    return f"did you mean {close[0]!r}?" if close else None
+    closest = _closest(given, allowed)
+    return f"did you mean {closest!r}?" if closest else None
+
+
+def _closest(given: str, allowed: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(given, list(allowed), n=1, cutoff=_CUTOFF)), None)
 
 
 def did_you_mean_beside(
@@ -149,9 +153,9 @@ def did_you_mean_beside(
         return None
     stems = {name.partition(".")[0] for name in names}
     near = set(difflib.get_close_matches(missing.name.partition(".")[0], stems, n=len(stems) + 1, cutoff=_CUTOFF))
-    return did_you_mean(
-        missing.name, [name for name in names if name.partition(".")[0] in near and is_possible(missing.parent / name)]
-    )
+    possible = [name for name in names if name.partition(".")[0] in near and is_possible(missing.parent / name)]
+    closest = _closest(missing.name, possible)
+    return f"did you mean {str(missing.parent / closest)!r}?" if closest else None
 
 
 def check_choice(option: str, given: object, allowed: Iterable[str]) -> None:

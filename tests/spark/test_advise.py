@@ -38,6 +38,11 @@ def live(session: SparkSession, folder: Path, files_per_batch: int) -> Any:
     return files.parquet(str(folder))
 
 
+def assert_nothing_is_left(session: SparkSession) -> None:
+    assert not [table for table in session.catalog.listTables() if "semistream" in table.name]
+    assert not session.streams.active
+
+
 @pytest.mark.slow
 def test_the_advice_is_about_what_enrich_does(classic_session: SparkSession, publish: Publish, tmp_path: Path) -> None:
     products = publish(TABLE, "id")
@@ -60,17 +65,15 @@ def test_a_live_stream_is_watched_until_enough_rows_have_come(
 ) -> None:
     products = publish(TABLE, "id")
     sales(session, tmp_path / "sales", 20_000)
-    stream = live(session, tmp_path / "sales", 2)
+    # What is filtered out does not count.
+    stream = live(session, tmp_path / "sales", 2).where("n % 2 = 0")
     found = ss.advise(stream, products.on("product"), memory=["4MB", "40MB"], rate=1.0, rows=8_000, seconds=60)
     assert found.stream_rows == 8_000
     assert [point.memory_bytes for point in found.points] == [4_000_000, 40_000_000]
     assert found.points[0].remembered_keys < found.points[1].remembered_keys
     assert found.least is not None
     assert found.least.memory_bytes < 4_000_000
-    # Nothing is left behind.
-    assert not [table for table in session.catalog.listTables() if "semistream" in table.name]
-    assert not session.streams.active
-
+    assert_nothing_is_left(session)
     assert "are enough" in str(found)
     assert json.loads(json.dumps(found.as_json()))["stream_rows"] == 8_000
     found.plot(tmp_path / "curve.png")
@@ -102,6 +105,7 @@ def test_a_query_that_fails_says_why(session: SparkSession, products: RelationHa
     failing = rate.selectExpr("CAST(raise_error('the source is broken') AS LONG) AS id")
     with pytest.raises(Exception, match="the source is broken"):
         ss.advise(failing, products, seconds=30)
+    assert_nothing_is_left(session)
 
 
 def test_mistakes_are_refused_before_anything_runs(classic_session: SparkSession, products: RelationHandle) -> None:
@@ -115,10 +119,21 @@ def test_mistakes_are_refused_before_anything_runs(classic_session: SparkSession
         ss.advise(numbers, [products, products.on(prefix="other_")])  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="no size of memory"):
         ss.advise(numbers, products, memory=[])
-    with pytest.raises(InvalidOption, match="at least a row"):
-        ss.advise(numbers, products, rows=0)
-    with pytest.raises(InvalidOption, match="at least a row"):
-        ss.advise(numbers, products, seconds=float("nan"))
+    wrong: tuple[dict[str, Any], ...] = (
+        {"rows": 0},
+        {"rows": 2.5},
+        {"rows": "10"},
+        {"seconds": float("nan")},
+        {"seconds": "5"},
+        {"rate": float("inf")},
+        {"rate": -5},
+        {"rate": "50k"},
+    )
+    for options in wrong:
+        with pytest.raises(InvalidOption, match=rf"`{next(iter(options))}` must be a positive"):
+            ss.advise(numbers, products, **options)
+    with pytest.raises(InvalidOption, match="a memory size could not be read"):
+        ss.advise(numbers, products, memory=None)  # type: ignore[arg-type]
     with pytest.raises(BudgetExceeded):
         ss.advise(numbers, products, memory=["64MB", "1KB"])
     assert not classic_session.streams.active

@@ -86,9 +86,9 @@ def test_a_near_miss_is_answered_with_the_word_that_was_meant() -> None:
 def test_a_path_that_is_missing_is_answered_with_its_neighbour(tmp_path: Path) -> None:
     for name in ("sales.parquet", "weather.csv", "products"):
         (tmp_path / name).touch()
-    assert did_you_mean_beside(tmp_path / "sale.parquet") == "did you mean 'sales.parquet'?"
-    assert did_you_mean_beside(str(tmp_path / "sales.parqet")) == "did you mean 'sales.parquet'?"
-    assert did_you_mean_beside(f"{tmp_path}/prodcts/") == "did you mean 'products'?"
+    assert did_you_mean_beside(tmp_path / "sale.parquet") == f"did you mean {str(tmp_path / 'sales.parquet')!r}?"
+    assert did_you_mean_beside(str(tmp_path / "sales.parqet")) == f"did you mean {str(tmp_path / 'sales.parquet')!r}?"
+    assert did_you_mean_beside(f"{tmp_path}/prodcts/") == f"did you mean {str(tmp_path / 'products')!r}?"
     assert did_you_mean_beside(tmp_path / "prodcts", lambda path: path.is_dir()) is None
 
 

@@ -73,7 +73,7 @@ def test_a_misspelt_path_gets_the_name_of_the_relation_beside_it(directory: Rela
     _publish(directory)
     with pytest.raises(RelationNotFound, match="no relation at this place") as caught:
         RelationDirectory(directory.path.parent / "prodcts").current_version()
-    assert caught.value.hint == "did you mean 'products'?"
+    assert caught.value.hint == f"did you mean {str(directory.path)!r}?"
 
 
 def test_what_a_relation_could_be_built_from_is_not_taken_for_the_relation(directory: RelationDirectory) -> None:

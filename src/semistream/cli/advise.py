@@ -45,7 +45,7 @@ def advise(
     """Say how much memory a recorded stream needs: memory, hit rate, service rate, and the least for a wanted rate.
 
     The stream's keys are played against the cache of the default algorithm in every size; beside it stands the best
-    fixed choice of keys, which nothing can beat. A long stream is sampled by key.
+    fixed choice of keys, which only a cache that follows changes can beat. A long stream is sampled by key.
 
     \b
     Example:

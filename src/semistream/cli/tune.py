@@ -119,10 +119,11 @@ class _Stream:
 
         if rows > ROWS_MAX:
             raise InvalidOption(
-                "so much memory takes too long to measure: a steady rate shows only after all that waits was exchanged",
+                "so much memory, or so much skew, takes too long to measure: a steady rate shows only after all that "
+                "waits was exchanged",
                 given=f"a stream of {rows:,} rows",
                 allowed=f"at most {ROWS_MAX:,}",
-                hint="give less --memory, or ask the model alone with `semistream plan`",
+                hint="give less --memory or --skew, or ask the model alone with `semistream plan`",
             )
         ranks = self._ranks.sample(np.random.default_rng(self._seed), rows)
         return self._codes[self._shuffle(ranks)]

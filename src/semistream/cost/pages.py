@@ -169,9 +169,11 @@ def _gathered(shares: Floats, waits: Floats | None = None) -> PageShares:
 
 
 def _sorted(share: Floats, count: Floats, waits: Floats | None = None) -> PageShares:
-    """Hottest first, without pages that nobody asks for, and scaled to a sum of 1."""
+    """Hottest first, without pages that nobody asks for unless all are such, and scaled to a sum of 1."""
     asked = (share > 0) & (count > 0)
-    assert asked.any(), "some page must be asked for"
+    if not asked.any():
+        # So little is let through that its digits have ended: no page can be told from another.
+        share, asked = np.ones_like(share), count > 0
     order = np.flatnonzero(asked)[np.argsort(-share[asked], kind="stable")]
     wait = None if waits is None else waits[order] / share[order]
     share, count = share[order], count[order]

@@ -14,10 +14,12 @@ Memory: the keys of at most `rows` rows, in the driver.
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import UnionType
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -83,15 +85,21 @@ def advise(
     Example:
         print(ss.advise(sales, products, on="product_id", memory=["64MB", "256MB"], rate=500_000))
     """
-    sizes = [parse_bytes(size) for size in ([memory] if isinstance(memory, str | int) else memory)]
-    _check_patience(sizes, rows, seconds)
+    given = [memory] if isinstance(memory, str) or not isinstance(memory, Sequence) else memory
+    sizes = sorted({parse_bytes(size) for size in given})
+    if not sizes:
+        raise InvalidOption("there is no size of memory to try", given="an empty list", allowed="one or more sizes")
+    _check_positive("rows", rows, int)
+    _check_positive("seconds", seconds, int | float)
+    if rate is not None:
+        _check_positive("rate", rate, int | float)
     device = device_named(io)
 
     def plan_for(memory_bytes: int) -> EnrichPlan:
         return enrichment(df, relation, on=on, memory=memory_bytes, algorithm=HOT_ALGORITHM)
 
     # All that is wrong with the relation, its key or the sizes is said before anything runs.
-    lookup, *others = [plan_for(size) for size in sorted(sizes)][-1].lookups
+    lookup, *others = [plan_for(size) for size in sizes][-1].lookups
     if others:
         raise InvalidOption(
             "advice is for one relation at a time",
@@ -123,15 +131,11 @@ def advise(
     )
 
 
-def _check_patience(sizes: Sequence[int], rows: int, seconds: float) -> None:
-    if not sizes:
-        raise InvalidOption("there is no size of memory to try", given="an empty list", allowed="one or more sizes")
-    if rows < 1 or not seconds > 0:
-        raise InvalidOption(
-            "a stream must be watched for at least a row and a moment",
-            given=f"rows={rows}, seconds={seconds:g}",
-            allowed="rows of at least 1 and seconds of more than 0",
-        )
+def _check_positive(name: str, given: Any, kind: type | UnionType) -> None:
+    is_number = isinstance(given, kind) and not isinstance(given, bool)
+    if not is_number or not 0 < given < math.inf:
+        what = "whole number" if kind is int else "number"
+        raise InvalidOption(f"`{name}` must be a positive {what}", given=repr(given), allowed=f"a {what} above 0")
 
 
 def _capacity(plan: EnrichPlan, rows_per_key: float) -> Capacity:
@@ -164,22 +168,21 @@ def _keys(df: DataFrame, columns: Sequence[str], rows: int, seconds: float) -> p
     name = f"semistream_advise_{uuid.uuid4().hex}"
     query = keys.writeStream.format("memory").queryName(name).start()
     try:
-        _watch(query, rows, seconds, RealClock())
+        taken = df.sparkSession.table(name)
+        _watch(query, taken, rows, seconds, RealClock())
+        query.stop()
+        if (problem := query.exception()) is not None:
+            raise problem
+        return taken.toArrow()
     finally:
         query.stop()
-    if (problem := query.exception()) is not None:
-        raise problem
-    try:
-        return df.sparkSession.table(name).toArrow()
-    finally:
         df.sparkSession.catalog.dropTempView(name)
 
 
-def _watch(query: StreamingQuery, rows: int, seconds: float, clock: Clock) -> None:
-    """Wait until a query has taken in so many rows, the time is over, or it has ended."""
-    begun_s, rows_by_batch = clock.now_s(), {-1: 0}
-    while sum(rows_by_batch.values()) < rows and clock.now_s() - begun_s < seconds:
+def _watch(query: StreamingQuery, taken: DataFrame, rows: int, seconds: float, clock: Clock) -> None:
+    """Wait until so many rows were taken, the time is over, or the query has ended."""
+    begun_s = clock.now_s()
+    # What a query reads is not what comes: there may be a filter before the keys.
+    while clock.now_s() - begun_s < seconds and taken.count() < rows:
         if query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # takes fractions, says int
             return
-        # Spark keeps the reports of the last hundred micro-batches.
-        rows_by_batch |= {report.batchId: report.numInputRows for report in query.recentProgress}
