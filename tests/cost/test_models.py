@@ -223,7 +223,7 @@ def test_one_node_of_pcsrj_is_cachejoin() -> None:
 def test_the_model_knows_the_shares_that_the_operator_goes_by() -> None:
     # A model imports no operator, so these stand in both.
     assert cachejoin.REPLACED_SHARE == operator.REPLACED_SHARE
-    assert cachejoin.CHURN_SHARE == operator.CHURN_SHARE
+    assert cachejoin.ROUNDS_WATCHED == operator.ROUNDS_WATCHED
 
 
 def test_two_nodes_share_the_memory_of_one_and_are_less_than_twice_as_fast() -> None:

@@ -1,31 +1,29 @@
-"""Where a threshold rests: the walk's weights beside the walk itself."""
+"""Where a threshold rests: the weights beside a walk that is played out."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from semistream.cost.threshold import ROUNDS_WAITED, Round, weights
+from semistream.cost.threshold import THRESHOLD_MAX, weights
 
-PARTS_MAX = 7
-
-
-def rounds(*means: float, deviation: float = 0.0) -> dict[int, Round]:
-    """Rounds under the thresholds 1, 2, ...; the last ones let in nothing."""
-    return {at: Round(mean, deviation, PARTS_MAX) for at, mean in enumerate((*means, 0.0, 0.0), start=1)}
+PARTS_MAX = 15
 
 
-def walked(under: dict[int, Round], steps: int) -> dict[int, float]:
-    """The share of rounds under each threshold, played out: keys come in, and full parts make room."""
+def told(*parts: float) -> dict[int, float]:
+    """Weights where so many parts come in in a span under the thresholds 1, 2, ..., and nothing further on."""
+    return weights(dict(enumerate((*parts, *(0.0 for _ in range(THRESHOLD_MAX))), start=1)).__getitem__, PARTS_MAX)
+
+
+def walked(parts_in: tuple[float, ...], steps: int) -> dict[int, float]:
+    """The share of spans under each threshold, played out: keys come in, and full parts make room."""
     rng = np.random.default_rng(5)
-    threshold, filled = 1, rng.random()
-    seen: dict[int, int] = {}
+    threshold, seen = 1, dict.fromkeys(range(1, len(parts_in) + 2), 0)
     for _ in range(steps):
-        seen[threshold] = seen.get(threshold, 0) + 1
-        now = under[threshold]
-        filled += max(0.0, rng.normal(now.mean, now.deviation))
-        parts, filled = int(filled), filled % 1.0
-        if parts > now.parts_max:
+        seen[threshold] += 1
+        # A span begins anywhere between two parts.
+        parts = int(rng.random() + (*parts_in, 0.0)[threshold - 1])
+        if parts > PARTS_MAX:
             threshold += 1
         elif parts == 0:
             threshold = max(1, threshold - 1)
@@ -33,38 +31,27 @@ def walked(under: dict[int, Round], steps: int) -> dict[int, float]:
 
 
 @pytest.mark.parametrize(
-    ("mean", "rises", "falls"), [(0.0, 0.0, 1.0), (0.7, 0.0, 0.3), (4.0, 0.0, 0.0), (7.2, 0.2, 0.0), (12.0, 1.0, 0.0)]
+    "parts",
+    [
+        (60.0, 26.0, 6.4),
+        (60.0, 15.4, 15.1, 14.9, 14.8),
+        (60.0, 15.5, 0.4),
+        (60.0, 20.0, 0.2),
+        (60.0, 15.2, 0.9),
+        (30.0, 0.0),
+    ],
 )
-def test_a_round_sees_the_whole_number_of_parts_below_or_above(mean: float, rises: float, falls: float) -> None:
-    assert (Round(mean, 0.0, PARTS_MAX).rises, Round(mean, 0.0, PARTS_MAX).falls) == pytest.approx((rises, falls))
-    assert Round(mean, 1e-6, PARTS_MAX).rises == pytest.approx(rises, abs=1e-5)
+def test_weights_are_those_of_the_walk(parts: tuple[float, ...]) -> None:
+    seen, found = walked(parts, 100_000), told(*parts)
+    assert sum(found.values()) == pytest.approx(1.0)
+    for threshold in seen | found:
+        assert found.get(threshold, 0.0) == pytest.approx(seen.get(threshold, 0.0), abs=0.02), threshold
 
 
-@pytest.mark.parametrize(("mean", "deviation"), [(7.0, 0.3), (6.2, 0.8), (1.1, 0.2), (0.4, 0.9), (8.0, 2.0)])
-def test_what_is_beyond_is_the_mean_over_a_normal_number(mean: float, deviation: float) -> None:
-    drawn = np.random.default_rng(2).normal(mean, deviation, 400_000)
-    now = Round(mean, deviation, PARTS_MAX)
-    assert now.rises == pytest.approx(float(np.clip(drawn - PARTS_MAX, 0, 1).mean()), abs=2e-3)
-    assert now.falls == pytest.approx(float(np.clip(1 - drawn, 0, 1).mean()), abs=2e-3)
-
-
-@pytest.mark.parametrize(
-    "means", [(16.0, 7.3, 0.6), (16.0, 7.1, 0.5), (9.0, 7.5, 0.8), (16.0, 9.0, 3.0), (16.0, 12.0, 7.4, 0.7)]
-)
-def test_weights_are_those_of_the_walk(means: tuple[float, ...]) -> None:
-    under = rounds(*means, deviation=0.4)
-    seen, told = walked(under, 100_000), weights(under.__getitem__)
-    assert sum(told.values()) == pytest.approx(1.0)
-    for threshold in seen | told:
-        assert told.get(threshold, 0.0) == pytest.approx(seen.get(threshold, 0.0), abs=0.05), threshold
-
-
-def test_a_step_that_takes_too_long_is_not_waited_for() -> None:
-    """At 2 the threshold rises once in a while, at 3 it would never fall."""
-    often, seldom = 2.0 / ROUNDS_WAITED, 0.5 / ROUNDS_WAITED
-    assert weights(rounds(16.0, PARTS_MAX + often, 3.0).__getitem__) == {3: 1.0}
-    assert weights(rounds(16.0, PARTS_MAX + seldom, 3.0).__getitem__) == {2: 1.0}
+def test_it_rests_at_the_least_threshold_under_which_not_all_of_the_cache_is_replaced() -> None:
+    assert told(400.0, 26.0, 6.4, 2.0) == {3: 1.0}
+    assert told(*np.linspace(400.0, 10.0, 40)) == {40: 1.0}
 
 
 def test_a_cache_into_which_hardly_anything_comes_rests_at_the_least_threshold() -> None:
-    assert weights(rounds(0.2).__getitem__) == {1: 1.0}
+    assert told(0.2) == {1: 1.0}

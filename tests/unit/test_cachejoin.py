@@ -53,6 +53,30 @@ def test_the_threshold_rises_while_the_cache_churns_and_then_rests(exponent: flo
     assert max(seen[-10:]) - min(seen[-10:]) <= 1, f"it has not come to rest: {seen}"
 
 
+@pytest.mark.parametrize(
+    ("replaced_shares", "expected"),
+    [
+        ([0.9, 0.0, 0.0, 0.0, 0.9], [2, 2, 2, 2, 2]),
+        ([0.3, 0.3, 0.3, 0.3, 0.3], [2, 2, 2, 3, 3]),
+        ([0.6, 0.6, 0.6, 0.6, 1.2], [2, 3, 3, 4, 5]),
+        ([None, None, None, None, None, 0.1, None], [2, 2, 2, 1, 1, 1, 1]),
+    ],
+)
+def test_four_rounds_say_whether_the_threshold_moves(replaced_shares: list[float | None], expected: list[int]) -> None:
+    """None: a round in which nobody asks for room."""
+    join = join_with(threshold=1)
+    thresholds_of_rounds(join, 1.0, rounds=2)
+    join.threshold, join._evicted_before_round, seen = 2, join.held.evicted, []
+    join._replaced.clear()
+    for share in replaced_shares:
+        join.stats.iterations = ROUND
+        join._is_full = share is not None
+        join.held.evicted += int((share or 0.0) * len(join.held))
+        join._end_iteration()
+        seen.append(join.threshold)
+    assert seen == expected
+
+
 def test_iterations_that_let_keys_in_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     join = join_with(threshold=2)
     added: list[int] = []

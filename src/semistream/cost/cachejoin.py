@@ -13,14 +13,11 @@ The papers take w_N and w_S from measurement. Here they follow from what the cac
 (`semistream.cost.learned_cache`). A key comes in when at least `threshold` rows wait for it, and goes when h_R others
 have come in after it: all keys stay equally long, L. Room is made for a sixteenth of the cache at once, so that a page
 with more keys that want to come in, the first of R in order of popularity, lets in no more at a read. The threshold
-rises when more than half of the cache was replaced in a round, which eight sixteenths are, since by then a little less
-is held than fits, and falls when no room had to be made. The steady state under each threshold says how many keys come
-in in a round, and that where the threshold rests, at one or at two in turn (`semistream.cost.threshold`): all that is
-said of an iteration is the mean over these. w_S is the steady state of what is let through, and w_N = w_S p / (1 - p)
-for a hit share p, because the stream phase lasts until H_S is full again.
-
-Keys that came in together go together, and the popular ones come back together. So rounds differ by more than chance
-(`_of_waves`).
+rises when more was replaced in `ROUNDS_WATCHED` rounds than is held, which sixteen sixteenths are, since a little less
+is held than fits, and falls when no room had to be made in them. The steady state under each threshold says how many
+keys come in in these rounds, and that where the threshold rests, as a rule at one (`semistream.cost.threshold`): all
+that is said of an iteration is the mean over where it rests. w_S is the steady state of what is let through, and
+w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until H_S is full again.
 
 Beside what the equation prices, `Counts.lettings` has the share of the iterations that let keys into the cache.
 
@@ -34,7 +31,6 @@ Beside what the equation prices, `Counts.lettings` has the share of the iteratio
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -42,18 +38,9 @@ from functools import lru_cache
 import numpy as np
 
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
-from semistream.cost.learned_cache import (
-    LEAST_CHANCE,
-    ComingIn,
-    Loop,
-    coming_in,
-    rows_until_let_in,
-    settle,
-    share_of_lettings,
-    sharing_places,
-)
+from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, share_of_lettings, sharing_places
 from semistream.cost.symbols import Counts, UnitCosts
-from semistream.cost.threshold import Round, weights
+from semistream.cost.threshold import weights
 from semistream.cost.zipf import Floats
 
 FILLED_SHARE = 31 / 32
@@ -62,25 +49,16 @@ FILLED_SHARE = 31 / 32
 REPLACED_SHARE = 1 / 16
 """Of the cache, which makes room at once; more than that no read lets in."""
 
-CHURN_SHARE = 1 / 2
-"""More of the cache than this replaced in a round, and the threshold rises."""
+ROUNDS_WATCHED = 4
+"""If more is replaced in so many rounds than is held, the threshold rises; if nothing, it falls."""
 
 REMEMBERED = 64
 """Answers that are kept: a steady state for each of some thresholds takes a fifth of a second, a tuner asks for twenty
 sizes, and whoever has tuned asks for the threshold of the best."""
 
-Sharing = Callable[[Loop, Floats, int, float], Floats]
-"""How keys share the places of a cache: their occupancy, from the loop, the rows until each comes in, the threshold and
-the number of places."""
-
-
-@dataclass(frozen=True)
-class Going:
-    """Who makes room."""
-
-    occupancy: Sharing
-    together: bool
-    """Whether keys that came together go together."""
+Going = Callable[[Loop, Floats, int, float], Floats]
+"""Who makes room, hence how keys share the places of a cache: their occupancy, from the loop, the rows until each comes
+in, the threshold and the number of places."""
 
 
 @dataclass(frozen=True)
@@ -111,32 +89,36 @@ def c_loop_s(unit_costs: UnitCosts, v_r_bytes: float, *, b: float, w_n: float, w
 
 def learned(workload: Workload, sizes: Sizes) -> Loop:
     """The loop behind the cache, under the threshold that it rests at most of the time."""
-    at_rest = resting(workload, sizes, LONGEST_HELD_GO)
+    at_rest = resting(workload, sizes, longest_held_go)
     return at_rest[max(at_rest, key=lambda threshold: at_rest[threshold].weight)].loop
 
 
 def resting_threshold(workload: Workload, sizes: Sizes) -> int:
     """The threshold that the cache rests at most of the time."""
-    at_rest = resting(workload, sizes, LONGEST_HELD_GO)
+    at_rest = resting(workload, sizes, longest_held_go)
     return max(at_rest, key=lambda threshold: at_rest[threshold].weight)
 
 
 @lru_cache(maxsize=REMEMBERED)
 def resting(workload: Workload, sizes: Sizes, going: Going) -> Mapping[int, AtRest]:
     """The thresholds that the cache rests at, and what it does under each."""
-    if _places(workload, sizes) < 1.0:
+    places = _places(workload, sizes)
+    if places < 1.0:
         return {1: AtRest(1.0, _without_places(workload, sizes), 0.0)}
-    under: dict[int, tuple[Loop, ComingIn]] = {}
+    part = max(1, int(REPLACED_SHARE * places / FILLED_SHARE))
+    under: dict[int, tuple[Loop, Floats]] = {}
 
-    def round_at(threshold: int) -> Round:
+    def parts_at(threshold: int) -> float:
         if threshold not in under:
             under[threshold] = _under(threshold, workload, sizes, going)
-        return _round(*under[threshold], workload, sizes, going)
+        loop, until_in = under[threshold]
+        keys_per_row = float((loop.count * (1.0 - loop.occupancy) / until_in).sum())
+        return keys_per_row * ROUNDS_WATCHED * loop.round_rows / part
 
     at_rest = {}
-    for threshold, weight in weights(round_at).items():
-        loop, coming = under[threshold]
-        at_rest[threshold] = AtRest(weight, loop, share_of_lettings(loop, coming.until_in))
+    for threshold, weight in weights(parts_at, int(places / part)).items():
+        loop, until_in = under[threshold]
+        at_rest[threshold] = AtRest(weight, loop, share_of_lettings(loop, until_in))
     return at_rest
 
 
@@ -145,43 +127,16 @@ def _without_places(workload: Workload, sizes: Sizes) -> Loop:
     return settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, lambda loop: (np.zeros_like(loop.share), None))
 
 
-def _under(threshold: int, workload: Workload, sizes: Sizes, going: Going) -> tuple[Loop, ComingIn]:
-    """The loop behind a cache whose threshold does not move, and how keys come in."""
+def _under(threshold: int, workload: Workload, sizes: Sizes, going: Going) -> tuple[Loop, Floats]:
+    """The loop behind a cache whose threshold does not move, and the rows until a key comes in."""
     places = _places(workload, sizes)
 
     def occupancy(loop: Loop) -> tuple[Floats, Floats]:
         until_in = rows_until_let_in(loop, threshold, _room_keys(places))
-        return going.occupancy(loop, until_in, threshold, places), until_in
+        return going(loop, until_in, threshold, places), until_in
 
     loop = settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy)
-    return loop, coming_in(loop, threshold, _room_keys(places))
-
-
-def _round(loop: Loop, coming: ComingIn, workload: Workload, sizes: Sizes, going: Going) -> Round:
-    """The keys that come in in a round."""
-    places = _places(workload, sizes)
-    keys = loop.count * (1.0 - loop.occupancy) / coming.until_in * loop.round_rows
-    # Keys come on their own, hence as a Poisson number, unless they go together.
-    variance = float(keys.sum()) + (_of_waves(loop, coming, keys, _room_keys(places)) if going.together else 0.0)
-    part = max(1, int(REPLACED_SHARE * places / FILLED_SHARE))
-    return Round(float(keys.sum()) / part, math.sqrt(variance) / part, int(CHURN_SHARE * places / part))
-
-
-def _of_waves(loop: Loop, coming: ComingIn, keys: Floats, room_keys: int) -> float:
-    """What it adds to the variance of a round's keys that those of a page which came together go together.
-
-    They also come back together, if all do so at the first read. Two keys of a page that come back then with a
-    probability a, once in C rounds, are together next time with a^2 + (1 - a^2) / C if they were, and 1 / C if not.
-    """
-    groups = loop.page if loop.page is not None else np.zeros_like(keys)
-    _, group = np.unique(groups, return_inverse=True)
-    pages = np.maximum(1.0, np.bincount(group, loop.count) / loop.keys_per_page)
-    faithful = np.maximum(np.bincount(group, keys * coming.at_first), LEAST_CHANCE)
-    batch = np.bincount(group, loop.count * coming.at_first) / pages
-    by_chance = np.minimum(1.0, faithful / pages / np.maximum(batch, LEAST_CHANCE))
-    again = (np.bincount(group, keys * coming.at_first**2) / faithful) ** 2
-    together = by_chance / (by_chance + (1.0 - again) * (1.0 - by_chance))
-    return float((faithful * np.minimum(batch, room_keys) * (together - by_chance)).sum())
+    return loop, rows_until_let_in(loop, threshold, _room_keys(places))
 
 
 def _places(workload: Workload, sizes: Sizes) -> float:
@@ -194,12 +149,10 @@ def _room_keys(places: float) -> int:
     return max(1, round((REPLACED_SHARE + 1.0 - FILLED_SHARE) * places))
 
 
-def _longest_held_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
+def longest_held_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
+    """All keys stay equally long."""
     del threshold
     return sharing_places(loop, until_in, np.ones_like(until_in), 0.0, places)
-
-
-LONGEST_HELD_GO = Going(_longest_held_go, together=True)
 
 
 def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) -> Counts:
@@ -218,7 +171,7 @@ def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) ->
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival, and the misses that leave with a page."""
-    return predict_with(LONGEST_HELD_GO, workload, sizes, unit_costs)
+    return predict_with(longest_held_go, workload, sizes, unit_costs)
 
 
 def predict_with(going: Going, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:

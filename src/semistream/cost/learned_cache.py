@@ -127,16 +127,6 @@ class Loop:
         return self.waiting_rows / (1.0 - self.hit_share)
 
 
-@dataclass(frozen=True)
-class ComingIn:
-    """How keys that are out come in; arrays are by group of ranks."""
-
-    until_in: Floats
-    """Rows of the stream from when a key goes to when it comes in, on average."""
-    at_first: Floats
-    """The probability that it comes in at the first read of its page."""
-
-
 def settle(
     workload: Workload,
     page_rows: int,
@@ -168,11 +158,6 @@ def rows_until_let_in(loop: Loop, least_waiting: int, room_keys: int | None = No
 
     With `room_keys` a read lets in no more than so many keys, in the order of its page.
     """
-    return coming_in(loop, least_waiting, room_keys).until_in
-
-
-def coming_in(loop: Loop, least_waiting: int, room_keys: int | None = None) -> ComingIn:
-    """How keys come in; see `rows_until_let_in`."""
     mean = loop.share * loop.residence_rows
     comes_first = loop.share / loop.page_rate
     wants = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
@@ -182,7 +167,8 @@ def coming_in(loop: Loop, least_waiting: int, room_keys: int | None = None) -> C
         _empty_share(loop) * wants + (1.0 - _empty_share(loop)) * at_least_in_a_part(mean, least_waiting)
     )
     further_reads = (1.0 - at_first) / np.maximum(let_in, LEAST_CHANCE)
-    return ComingIn(_until_first_read(loop) + _between_reads(loop) * further_reads, at_first)
+    until_in: Floats = _until_first_read(loop) + _between_reads(loop) * further_reads
+    return until_in
 
 
 def _between_reads(loop: Loop) -> Floats:

@@ -9,8 +9,12 @@ Assumes an index on R. R need not be sorted by popularity: the cache is of rows,
 
 Memory: M = b·v_R + h_R·v_R + h_S·v_S, with h_R fixed when the join starts.
 
-The threshold is a flexible barrier. A *round* is as many iterations as R has pages. If more than half of the cache was
-replaced in a round, the threshold rises by one; if nobody asked for room that was not there, it falls by one.
+The threshold is a flexible barrier. A *round* is as many iterations as R has pages. As soon as more was replaced within
+four rounds than is held, the threshold rises by one, and what is replaced is counted anew; while nobody has asked for
+room that was not there for four rounds, or ever, it falls by one a round. Single rounds differ by chance, because
+popular keys that came in together go and come back together: where one busy round was enough, the threshold came to
+rest a step above where the mean of rounds says, sooner or later. And from a sixteenth of the cache in four rounds to
+all of it is further than one step of the threshold goes, as a rule: it rests at one, and does not go to and fro.
 
 Deviates: many rows a key are remembered together or not at all, so that it joins many to many. When the cache is full
 a sixteenth of it makes room at once, those that have been held longest, because rows are kept together. The published
@@ -19,6 +23,8 @@ because one that was once too high would stay so, whatever becomes of the stream
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +42,8 @@ CACHE_SHARE = 1 / 2
 REPLACED_SHARE = 1 / 16
 """What makes room at once when H_R is full."""
 
-CHURN_SHARE = 1 / 2
-"""More of the cache than this replaced in a round, and the threshold rises."""
+ROUNDS_WATCHED = 4
+"""How many rounds say whether the cache churns, which is when all of it is replaced in them, or is quiet."""
 
 
 class CacheJoin(OldestKeyJoin):
@@ -66,6 +72,9 @@ class CacheJoin(OldestKeyJoin):
         self._frequent = NO_NUMBERS
         self._frequency = NO_NUMBERS
         self._is_full = False
+        self._replaced: deque[int] = deque(maxlen=ROUNDS_WATCHED)
+        # A cache that was never full is unfilled after its first round.
+        self._quiet_rounds = ROUNDS_WATCHED
 
     def _consider(self, page: Page) -> None:
         """Choose the keys of the page for which enough rows wait."""
@@ -110,13 +119,15 @@ class CacheJoin(OldestKeyJoin):
     def _end_iteration(self) -> None:
         if self.stats.iterations % self._round_iterations:
             return
-        replaced = self.held.evicted - self._evicted_before_round
+        self._replaced.append(self.held.evicted - self._evicted_before_round)
         self._evicted_before_round = self.held.evicted
-        if replaced > CHURN_SHARE * max(1, len(self.held)):
-            self.threshold += 1
-        elif not self._is_full:
-            self.threshold = max(1, self.threshold - 1)
+        self._quiet_rounds = 0 if self._is_full else self._quiet_rounds + 1
         self._is_full = False
+        if sum(self._replaced) > len(self.held):
+            self.threshold += 1
+            self._replaced.clear()
+        elif self._quiet_rounds >= ROUNDS_WATCHED:
+            self.threshold = max(1, self.threshold - 1)
 
     def forget(self) -> None:
         """Drop everything that is remembered."""

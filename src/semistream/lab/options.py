@@ -5,9 +5,10 @@ memory. `published` does the same. `tuned` gives a rival the best that its own c
 that a figure also shows what remains of a gain over a rival that was treated well. `plain` are the defaults of the
 operators; caches then have half of the memory for rows.
 
-CACHEJOIN and SSCJ learn a threshold, one step in a round of R. A small cache beside many waiting rows comes to rest at
-twenty or more, which takes five times the stream of a usual run. So they begin near the end (`beginning_threshold`): at
-nine tenths of what the model says, because a threshold rises as soon as it is too low, and hardly ever falls.
+CACHEJOIN and SSCJ learn a threshold, at most one step in a round of R. A small cache beside many waiting rows comes to
+rest at twenty or more, which takes many times the stream of a usual run. So they begin near the end
+(`beginning_threshold`): at nine tenths of what the model says, because a threshold rises soon where it is too low, and
+hardly ever falls.
 
 The tuner here is a search over a grid with the models of `semistream.cost`; it sees sizes and skew and no measurement.
 """

@@ -20,10 +20,10 @@ side by side, each for a small part of a stretch before it is the next one's tur
 them. A size is compared with the others of its stretch, the median of `STRETCHES` such comparisons counts, and the
 fastest stretch says how long iterations are in all.
 
-Models speak of the steady state, so nothing is timed before it. A threshold moves by one in a round of R, and a cache
-that was just filled lets in many more than one at rest: hence `WARM_UP_ROUNDS`. SSBJ's H_R may take fifty rounds to
-grow into what H_S gives up, and rebuilds its tables as long: so a join warms up again until what it remembers has come
-to rest.
+Models speak of the steady state, so nothing is timed before it. A threshold moves by at most one in a round of R, and
+a cache that was just filled lets in many more than one at rest: hence `WARM_UP_ROUNDS`. SSBJ's H_R may take fifty
+rounds to grow into what H_S gives up, and rebuilds its tables as long: so a join warms up again until what it remembers
+has come to rest.
 """
 
 from __future__ import annotations
