@@ -84,9 +84,13 @@ class SemiStreamBalancedJoin(ScanProbingJoin):
     def _remember(self, page: Page) -> None:
         store = self._store
         leaves = store.held.uses < 0
-        if np.count_nonzero(leaves) > EVICTED_SHARE * len(store.held):
+        evicts = np.count_nonzero(leaves) > EVICTED_SHARE * len(store.held)
+        if evicts:
             store.keep(~leaves)
         store.hold(page, self._cheaper, self._sizes, np.zeros(len(self._cheaper), np.int64))
+        if evicts:
+            # Newcomers first, or H_S would grow and shrink again.
+            store.give_back()
         self._cheaper = NO_NUMBERS
         self.stats.lettings, self.stats.evicted = store.held.lettings, store.held.evicted
 
@@ -94,3 +98,4 @@ class SemiStreamBalancedJoin(ScanProbingJoin):
         """Drop everything that is remembered, and begin the scan anew."""
         super().forget()
         self._store.keep(np.zeros(len(self._store.held), np.bool_))
+        self._store.give_back()
