@@ -40,7 +40,7 @@ BORDER_MAX = 6.0
 HALVINGS = 16
 """After which each halving adds the same part of what the one before it did."""
 
-RATES = 32
+RATES = 48
 """Rates of asking for which v is found; between them its logarithm is nearly straight."""
 
 DEVIATIONS_MAX = 6.0
@@ -80,7 +80,9 @@ def _log_passages(border: float, tests: int) -> Floats:
     for halving in range(HALVINGS):
         v = v[:, uses // 2]
         for test in range(tests - 1, -1, -1):
-            v = step + np.einsum("rij,rj->ri", moves, np.where(uses >= border * counted[test + 1], v, 0.0))
+            # Tests come at any moment of a step; with one moment for all, many keys would stand just at the border.
+            stays = np.clip((uses / border - counted[test + 1]) / step + 0.5, 0.0, 1.0)
+            v = step + np.einsum("rij,rj->ri", moves, stays * v)
             of_newcomers[halving] += v[:, brought[test]] / tests
     *_, before, last = np.diff(of_newcomers, axis=0)
     quotient = last / np.maximum(before, LEAST_CHANCE)
