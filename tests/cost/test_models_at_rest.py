@@ -1,4 +1,4 @@
-"""CACHEJOIN and SSCJ beside their models over so many rounds of R that the threshold has come to rest.
+"""Joins that learn what they hold beside their models, over so many rounds of R that the threshold has come to rest.
 
 Sizes are those at which `semistream calibrate --loops` times iterations. At skew 1 with 2.5, 6 and 8 MB the first page
 takes a quarter to a half of CACHEJOIN's cache, and under a threshold of 2 more comes in than the model says.
@@ -62,6 +62,10 @@ def counted(join: Any, size: LoopSize) -> tuple[float, float, float]:
         ("cachejoin", LoopSize(200_000, 1024, 2_400_000)),
         ("cachejoin", LoopSize(100_000, 512, 2_500_000, 0.5)),
         ("cachejoin", LoopSize(100_000, 1024, 4_000_000, 0.5)),
+        ("moij", LoopSize(40_000, 256, 1_000_000)),
+        ("moij", LoopSize(200_000, 4096, 8_000_000)),
+        ("ssbj", LoopSize(40_000, 256, 1_000_000)),
+        ("ssbj", LoopSize(200_000, 4096, 8_000_000)),
         ("sscj", LoopSize(40_000, 256, 1_000_000)),
         ("sscj", LoopSize(100_000, 1024, 2_500_000)),
         ("sscj", LoopSize(100_000, 512, 2_500_000, 0.5)),
@@ -80,4 +84,5 @@ def test_a_model_is_within_ten_per_cent_of_a_join_at_rest(algorithm: str, size: 
         f"({told.w_n + told.w_s:.1f}), lettings {lettings:.3f} ({told.counts.lettings:.3f})"
     )
     assert hit_share == pytest.approx(told.hit_share, rel=0.1)
+    assert hit_share * rows == pytest.approx(told.w_n, rel=0.1)
     assert rows == pytest.approx(told.w_n + told.w_s, rel=0.1)

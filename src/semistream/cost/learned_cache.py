@@ -67,7 +67,10 @@ ROUNDS_MAX = 20
 """Of the search for an occupancy that agrees with itself; eight are usual. More would only swing about a threshold."""
 
 RELATIVE_ERROR = 2e-3
-"""Of the rows let through and of w_S, at which the search ends; a tenth of what the model is exact to, or less."""
+"""Of hits, rows let through and w_S, at which the search ends; a tenth of what the model is exact to, or less."""
+
+LEAST_SHARE = 1e-3
+"""Of hits: fewer need not be known as exactly."""
 
 LEAST_CHANCE = 1e-15
 """What is less probable never happens; keeps quotients finite."""
@@ -147,8 +150,9 @@ def settle(
         if until_in is not None:
             wait = (wait + _waits(loop, until_in)) / 2.0
         before, loop = loop, _loop(workload, page_rows, edges, held, wait, waiting_rows)
-        let_through = (1.0 - loop.hit_share) / (1.0 - before.hit_share)
-        if max(abs(let_through - 1.0), abs(loop.w_s / before.w_s - 1.0)) <= RELATIVE_ERROR:
+        smaller_share = max(min(loop.hit_share, 1.0 - loop.hit_share), LEAST_SHARE)
+        moved = abs(loop.hit_share - before.hit_share) / smaller_share
+        if max(moved, abs(loop.w_s / before.w_s - 1.0)) <= RELATIVE_ERROR:
             break
     return replace(loop, w_s=rows_leaving(loop.shares, loop.waiting_rows))
 

@@ -15,8 +15,8 @@ second, and no rate of rows. It is kept as printed (`memory_per_loop_bytes_per_s
 w_N, w_S and h_R follow from sizes and skew. The inequality draws a line through the keys
 (`semistream.cost.cache_inequality`), but an operator sees samples of n_j, so that keys near the line come and go
 (`semistream.cost.learned_cache`): a key comes in when clearly more rows wait for it than the border
-B = m v_R / v_S, and goes when the uses of the last `COUNTED_PASSAGES` passages of the queue say less than B. w_S is the
-steady state of the disk phase behind such a cache.
+B = m v_R / v_S, and goes when its uses of the last passages of the queue say less than B
+(`semistream.cost.halved_uses`). w_S is the steady state of the disk phase behind such a cache.
 
 The counts differ from equation 2 where keys repeat: the inequality is a question about keys, so it is tested once for
 each key of a page and of the cache, not for each row. And equation 2 has no term for letting keys in; the share of the
@@ -35,29 +35,18 @@ the room of m v_R / v_S of them.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-
-import numpy as np
 
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
 from semistream.cost.cache_inequality import waiting_rows_beside
 from semistream.cost.cachejoin import phase_counts
-from semistream.cost.learned_cache import LEAST_CHANCE, Loop, at_least, rows_until_let_in, settle, share_of_lettings
+from semistream.cost.halved_uses import clearly_more, passages_held
+from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, share_of_lettings
 from semistream.cost.symbols import UnitCosts
 from semistream.cost.zipf import Floats
 
 ITERATIONS_PER_EVICTION = 10
 """The paper's: the eviction looks at the whole cache once in ten iterations."""
-
-CERTAINTY = 2.5
-"""Standard deviations of a count by which it must exceed the border for a key to come in."""
-
-COUNTED_PASSAGES = 6.0
-"""Passages of the queue over which uses are counted: from 4 to 8."""
-
-PASSAGES_PER_HALVING = 4.0
-"""Passages between two halvings of the uses."""
 
 
 def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
@@ -88,16 +77,12 @@ def memory_per_loop_bytes_per_s(memory: MemoryBytes, c_loop: float) -> float:
 
 def learned(workload: Workload, sizes: Sizes) -> Loop:
     """The loop behind the keys that the inequality has let in."""
-    border, clearly_more = _border(workload, sizes)
+    border = border_rows(workload, sizes)
 
     def occupancy(loop: Loop) -> tuple[Floats, Floats]:
-        # What a newcomer brings is halved with all other uses until it is less than the border.
-        sure_rows = PASSAGES_PER_HALVING * math.log2(clearly_more / border) * loop.passage_rows
-        uses = COUNTED_PASSAGES * loop.share * loop.passage_rows
-        too_few = 1.0 - at_least(uses, math.ceil(COUNTED_PASSAGES * border))
-        # Counts that share half of their uses say nearly the same, so a key is judged anew when half has changed.
-        stays = sure_rows + COUNTED_PASSAGES / 2.0 * loop.passage_rows / np.maximum(too_few, LEAST_CHANCE)
-        until_in = rows_until_let_in(loop, clearly_more)
+        tests_per_passage = loop.waiting_rows / loop.w_s / ITERATIONS_PER_EVICTION
+        held = passages_held(loop.share * loop.passage_rows, border, tests_per_passage)
+        stays, until_in = held * loop.passage_rows, rows_until_let_in(loop, clearly_more(border))
         return stays / (stays + until_in), until_in
 
     def waiting_rows(cached_keys: float) -> float:
@@ -106,10 +91,9 @@ def learned(workload: Workload, sizes: Sizes) -> Loop:
     return settle(workload, sizes.page_rows, waiting_rows, occupancy)
 
 
-def _border(workload: Workload, sizes: Sizes) -> tuple[float, int]:
-    """B, and the least number of waiting rows that is clearly more."""
-    border = workload.rows_per_key * workload.v_r_bytes / sizes.waiting_row_bytes(workload)
-    return border, math.floor(border + CERTAINTY * math.sqrt(border)) + 1
+def border_rows(workload: Workload, sizes: Sizes) -> float:
+    """B, the waiting rows that take as much memory as the rows of a key."""
+    return workload.rows_per_key * workload.v_r_bytes / sizes.waiting_row_bytes(workload)
 
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
@@ -120,7 +104,7 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
         phase_counts(workload, sizes, w_n=w_n, w_s=w_s),
         inequality_tests=workload.keys_per_page(sizes.page_rows),
         eviction_tests=loop.cached_keys / ITERATIONS_PER_EVICTION,
-        lettings=share_of_lettings(loop, rows_until_let_in(loop, _border(workload, sizes)[1])),
+        lettings=share_of_lettings(loop, rows_until_let_in(loop, clearly_more(border_rows(workload, sizes)))),
     )
     return predicted(
         w_n,

@@ -5,8 +5,8 @@ it is remembered and n·v_S bytes if its rows wait. Placing every key where it t
 can be; or, with a memory that is given, lets as many rows wait as possible.
 
 So the two tables grow at each other's expense. What H_R needs is taken from the capacity of H_S, as far as no row waits
-there; what H_R gives up goes back. Tables are rebuilt when they change size, so they change in large steps: `SLACK`
-of the memory is neither of the one nor of the other.
+there; what H_R gives up goes back. Tables are rebuilt when they change size, so they change in steps: up to twice
+`SLACK` of the memory is neither of the one nor of the other. Small steps, because what neither has serves nobody.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from semistream.joins.held_keys import HeldKeys
 from semistream.joins.waiting import WaitingRows
 from semistream.relations.base import Relation
 
-SLACK = 1 / 16
+SLACK = 1 / 64
 """Part of the memory that is kept free for H_R's next keys when H_S makes room for them."""
 
 ENTRIES_MIN = 64
 """Keys that H_R has room for at first."""
 
 GROWTH = 1.125
-"""H_S grows when it would grow by an eighth, and so does the index of H_R: a table that doubled would take the room of
-keys for places that stay empty."""
+"""The index of H_R grows by an eighth: one that doubled would take the room of keys for places that stay empty."""
 
 
 class BalancedStore:
@@ -81,12 +80,17 @@ class BalancedStore:
         return fitting
 
     def keep(self, stays: npt.NDArray[np.bool_]) -> None:
-        """Let the other keys go, and their memory to rows that wait."""
+        """Let the other keys go."""
         self.held.keep(stays)
-        rows_max = self._waiting_rows_fitting(0)
-        if rows_max > GROWTH * self.waiting.rows_max:
-            self.waiting.resize(rows_max)
         self._charge()
+
+    def give_back(self) -> None:
+        """Give to rows that wait what H_R has given up, if that is more than H_S would leave free again."""
+        if self._free_bytes > 2 * SLACK * self._store_bytes:
+            rows_max = self._waiting_rows_fitting(0)
+            if rows_max > self.waiting.rows_max:
+                self.waiting.resize(rows_max)
+                self._charge()
 
     def _make_room(self, rows_bytes: int, entries: int) -> None:
         entries_max = self.held.entries_max

@@ -161,7 +161,11 @@ class HeldKeys:
 
     def probe(self, codes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the first held row of each code and how many there are; 0 for a code that is not held."""
-        return self._used(self._index.first(codes) if self._entry_count else _not_held(len(codes)))
+        return self._used(self.entries_of(codes))
+
+    def entries_of(self, codes: Numbers) -> Numbers:
+        """The entry of each code, or -1; no use of it."""
+        return self._index.first(codes) if self._entry_count else _not_held(len(codes))
 
     def probe_until(self, codes: Numbers, misses_max: int) -> tuple[Numbers, Numbers]:
         """As `probe`, but only until so many codes were not found; the answers are as long as that took."""

@@ -114,8 +114,10 @@ class MemoryOptimalIndexJoin(OldestKeyJoin):
         _find_leaving(held.uses, held.sizes, entry_bytes, row_bytes, self._passages, leaves)
         if np.count_nonzero(leaves) > EVICTED_SHARE * len(held):
             self._store.keep(~leaves)
+            self._store.give_back()
         self.stats.evicted = held.evicted
 
     def forget(self) -> None:
         """Drop everything that is remembered."""
         self._store.keep(np.zeros(len(self._store.held), np.bool_))
+        self._store.give_back()

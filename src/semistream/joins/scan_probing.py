@@ -174,17 +174,21 @@ class ScanProbingJoin(SemiStreamJoin):
 
     def _end_iteration(self, page: Page) -> Numbers:
         """Turn away from the segment; return the rows for which it was the last, and exactly those."""
+        self._consider(page)
+        expired = NO_NUMBERS
+        if len(self._cells) >= self.iterations_per_round:
+            expired = self.waiting.take_oldest(self._cells.popleft())
+            self.stats.left += len(expired)
         self._remember(page)
         self._page = None
         self.stats.iterations += 1
-        if len(self._cells) < self.iterations_per_round:
-            return NO_NUMBERS
-        expired = self.waiting.take_oldest(self._cells.popleft())
-        self.stats.left += len(expired)
         return expired
 
+    def _consider(self, page: Page) -> None:
+        """Choose what to remember of a segment; the rows that have met all of R with it are still there."""
+
     def _remember(self, page: Page) -> None:
-        """Remember keys of a segment; an heir's choice."""
+        """Remember what was chosen; those rows are gone."""
 
     def forget(self) -> None:
         """Begin the scan anew; nothing waits."""

@@ -64,9 +64,6 @@ SCANNING = ("meshjoin", "r-meshjoin")
 BALANCING_ROUNDS = 8
 """Of laying the model's line through the real tables; it moves little after the fifth."""
 
-FREE_SHARE = balanced_store.SLACK / 2
-"""Of the memory of H_S and H_R, what neither has once H_S has made room: between nothing and the slack it leaves."""
-
 SAMPLED_PAGES = 16
 """Pages that are read to learn how often keys repeat."""
 
@@ -289,31 +286,32 @@ def _balanced(
     cached, and so does what a row of either table weighs in the cache inequality. The model knows a straight line and
     one weight for each; they are those of the point that it comes to rest at.
     """
-    keys = 0.0
+    keys = rows_leaving = 0.0
     for _ in range(BALANCING_ROUNDS):
-        weighed = _weighed_at(algorithm, relation, room, workload, unit_costs, sizes, keys)
+        weighed = _weighed_at(relation, room, workload, unit_costs, sizes, keys, rows_leaving)
         told = model_of(algorithm).predict(*weighed)
+        rows_leaving = told.w_s
         # Half of the way: a table that has just doubled would send the next step back.
         keys = (keys + told.remembered_rows / workload.rows_per_key) / 2.0
     return told
 
 
 def _weighed_at(
-    algorithm: str,
     relation: Relation,
     room: Room,
     workload: Workload,
     unit_costs: UnitCosts,
     sizes: Sizes,
     keys: float,
+    rows_leaving: float,
 ) -> tuple[Workload, Sizes, UnitCosts]:
     """The same with the weights that rows have when so many keys are cached, and a disk that does not notice."""
     entries = _index_entries(keys)
     held_bytes = keys * workload.rows_per_key * relation.info.row_bytes_mean + entries * entry_bytes(entries)
     store_bytes = divide(relation, room.resources()).store_bytes
-    # The cells of a scan are in use from end to end, and H_S gives up no more than it must.
-    free_bytes = 0.0 if algorithm == "ssbj" else FREE_SHARE * store_bytes
-    fitting = _waiting_beside(held_bytes, free_bytes, int(sizes.h_s_rows), store_bytes, room)
+    # H_S gives up the rows that leave in an iteration, or its slack if that is less; keys that come use it up.
+    given_up_bytes = min(balanced_store.SLACK * store_bytes, rows_leaving * sizes.waiting_row_bytes(workload))
+    fitting = _waiting_beside(held_bytes, given_up_bytes / 2.0, int(sizes.h_s_rows), store_bytes, room)
     v_r_bytes = workload.v_r_bytes + entry_bytes(entries) / workload.rows_per_key
     pace = unit_costs.io.bytes_per_s * v_r_bytes / workload.v_r_bytes
     weighed = replace(sizes, queue_node_bytes=WaitingRows.bytes_for(fitting) / fitting)
