@@ -207,7 +207,7 @@ def test_calibrate_measures_every_symbol_and_says_what_it_does(tmp_path: Path, m
         (("tune", "products", "--algorithm", "sscj", "--memory", "5KB"), "error: the memory is too small for sscj"),
         (
             ("tune", "products", "--algorithm", "moij"),
-            "error: moij has nothing to tune; given: 'moij'; allowed: cachejoin,",
+            "error: moij has nothing to tune: it knows one split of its memory, or finds its own; given: 'moij'; ",
         ),
         (
             ("tune", "offers", "--algorithm", "x-hybridjoin", "--memory", "5KB"),

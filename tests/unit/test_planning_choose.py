@@ -49,6 +49,13 @@ def test_every_algorithm_has_a_bill_or_a_reason() -> None:
     }
 
 
+@pytest.mark.parametrize("exponent", [5.0, 50.0])
+def test_a_stream_that_asks_for_hardly_more_than_one_key_has_a_bill_too(exponent: float) -> None:
+    found = chosen(None, memory_bytes=4_000_000, exponent=exponent)
+    assert all(0 < bill.service_rows_per_s < np.inf for bill in found.bills if bill.refused is None)
+    assert found.chosen.algorithm == "adaptive"
+
+
 def test_where_none_keeps_up_the_fastest_is_chosen() -> None:
     found = chosen(1e12)
     assert not any(bill.keeps_up for bill in found.bills)

@@ -49,6 +49,9 @@ from semistream.cost.inlj import distinct_keys
 from semistream.cost.pages import PageShares, distinct_expected, page_shares
 from semistream.cost.symbols import Counts, IoProfile, UnitCosts, io_seconds
 
+LEAST_SHARE = 1e-12
+"""Of the stream that is missed: with much skew its digits end before it is nothing."""
+
 
 def distinct_misses(workload: Workload, sizes: Sizes) -> float:
     """Different keys that a step has to read."""
@@ -143,7 +146,8 @@ def round_reads(workload: Workload, page_rows: int, h_r_rows: float, misses: flo
 
 def _rows_of_a_round(workload: Workload, h_s_rows: float, h_r_rows: float) -> float:
     """Stream rows of which 2 h_S are missed."""
-    return 2.0 * h_s_rows / (1.0 - workload.popularity.share_of_hottest(_cached_keys(workload, h_r_rows)))
+    hit_share = workload.popularity.share_of_hottest(_cached_keys(workload, h_r_rows))
+    return 2.0 * h_s_rows / max(1.0 - hit_share, LEAST_SHARE)
 
 
 def _shares(workload: Workload, page_rows: int, h_r_rows: float) -> PageShares:

@@ -130,6 +130,8 @@ class CacheJoin(OldestKeyJoin):
             self.threshold = max(1, self.threshold - 1)
 
     def forget(self) -> None:
-        """Drop everything that is remembered."""
+        """Drop everything that is remembered; that is no churn, and what comes finds an unfilled cache."""
         self.held.clear()
+        self._replaced.clear()
+        self._evicted_before_round = self.held.evicted
         self._held_account.hold(self.held.used_bytes)

@@ -9,8 +9,10 @@ Assumes an index on R.
 
 Memory: CACHEJOIN's, and 8·h_R for the recorder; here the counters of the cache, four bytes a key.
 
-Deviates: what CACHEJOIN deviates in. A newcomer takes the place of another only if more rows waited for it than the
-other was used; uses are halved after every round of R, so that the recorder follows a stream that changes.
+Deviates: what CACHEJOIN deviates in. Room is made for all newcomers of a page together: of the sixteenth that is used
+least, those go that were used less than rows waited for the most frequent newcomer, and newcomers come in in the order
+of the page. So a neighbour of a frequent key can take the place of one that was used more. Uses are halved after every
+round of R, so that the recorder follows a stream that changes.
 """
 
 from __future__ import annotations

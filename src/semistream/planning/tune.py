@@ -204,7 +204,7 @@ def check_tunable(algorithm: str) -> None:
     """Refuse an algorithm that has nothing to choose, and a word that is none."""
     if algorithm in ALGORITHMS and algorithm not in SETTINGS:
         raise InvalidOption(
-            f"{algorithm} has nothing to tune",
+            f"{algorithm} has nothing to tune: it knows one split of its memory, or finds its own",
             given=repr(algorithm),
             allowed=", ".join(SETTINGS),
             hint="`semistream plan` shows what each algorithm would make of a memory",
