@@ -29,6 +29,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,8 @@ class HotSet:
         """Whether it may be read now; a segment that is mapped may be cut to nothing otherwise."""
         self._used_bytes = self._state_bytes
         self._state = self._opened_state()
+        self._let_go = weakref.finalize(self, _close_all, self._files, self._state)
+        """Also when nobody calls `close`: descriptors are few, and some servers know a thousand only."""
 
     # Opening ---------------------------------------------------------------------------------------------------------
 
@@ -139,7 +142,7 @@ class HotSet:
         self.is_open = False
         for segment in list(self._files):
             self._drop_map(segment)
-        os.close(self._state)
+        self._let_go()
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -368,6 +371,11 @@ class HotSetWriter:
             if entry.name != STATE and entry.name not in current and not entry.name.startswith(f"{STATE}."):
                 left += not removed_file(Path(entry.path))
         return left == 0
+
+
+def _close_all(files: dict[int, int], state: int) -> None:
+    for descriptor in (*files.values(), state):
+        os.close(descriptor)
 
 
 def _allocating(descriptor: int) -> Allocate:
