@@ -141,7 +141,9 @@ def test_a_claim_about_a_point_that_was_not_run_is_not_judged() -> None:
 
 def test_a_memory_that_neither_join_can_do_with_is_not_judged() -> None:
     neither = {"a": line(math.inf), "b": line(math.inf)}
-    with pytest.raises(NotJudged, match="nothing to compare at 0, where a needs more memory than R has bytes and b needs"):
+    with pytest.raises(
+        NotJudged, match="nothing to compare at 0, where a needs more memory than R has bytes and b needs"
+    ):
         wins("a", "b", larger_is_better=False)(neither)
 
 
