@@ -17,7 +17,8 @@ from semistream.planning.choose import MARGIN, NO_MODEL, Choice, choose
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import HDD, NVME
 
-pytestmark = pytest.mark.long
+# A bill for every algorithm takes half a minute where other work goes on beside.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
 ROWS = 20_000
