@@ -1,7 +1,7 @@
 """Joins that learn what they hold beside their models, over so many rounds of R that the threshold has come to rest.
 
-Sizes are those at which `semistream calibrate --loops` times iterations. At skew 1 with 2.5, 6 and 8 MB the first page
-takes a quarter to a half of CACHEJOIN's cache, and under a threshold of 2 more comes in than the model says.
+Sizes are those at which `semistream calibrate --loops` times iterations, and others at which the threshold is hard to
+tell: under 2 about as much comes in as is just not too much.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ def counted(join: Any, size: LoopSize) -> tuple[float, float, float]:
         ("cachejoin", LoopSize(200_000, 1024, 2_400_000)),
         ("cachejoin", LoopSize(100_000, 512, 2_500_000, 0.5)),
         ("cachejoin", LoopSize(100_000, 1024, 4_000_000, 0.5)),
+        ("cachejoin", LoopSize(80_000, 1024, 1_500_000, 0.75)),
+        ("cachejoin", LoopSize(40_000, 512, 600_000, 1.25)),
+        ("cachejoin", LoopSize(50_000, 256, 1_500_000, 1.25)),
         ("moij", LoopSize(40_000, 256, 1_000_000)),
         ("moij", LoopSize(200_000, 4096, 8_000_000)),
         ("ssbj", LoopSize(40_000, 256, 1_000_000)),

@@ -10,14 +10,15 @@ that PCSRJ and SSCJ print it with:
 SSCJ adds 8 h_R bytes for its frequency recorder to M; see `semistream.cost.sscj`.
 
 The papers take w_N and w_S from measurement. Here they follow from what the cache learns
-(`semistream.cost.learned_cache`). A key comes in when at least `threshold` rows wait for it, and goes when h_R others
-have come in after it: all keys stay equally long, L. Room is made for a sixteenth of the cache at once, so that a page
-with more keys that want to come in, the first of R in order of popularity, lets in no more at a read. The threshold
-rises when more was replaced in `ROUNDS_WATCHED` rounds than is held, which sixteen sixteenths are, since a little less
-is held than fits, and falls when no room had to be made in them. The steady state under each threshold says how many
-keys come in in these rounds, and that where the threshold rests, as a rule at one (`semistream.cost.threshold`): all
-that is said of an iteration is the mean over where it rests. w_S is the steady state of what is let through, and
-w_N = w_S p / (1 - p) for a hit share p, because the stream phase lasts until H_S is full again.
+(`semistream.cost.learned_cache`). A key comes in when at least `threshold` rows wait for it, and goes when it is one of
+the sixteenth that makes room at once, which is anybody: all keys stay equally long on average. A page of which more
+keys want to come in, the first of R in order of popularity, lets in at a read what there was room for, up to a
+sixteenth of the cache, and one sixteenth more. The threshold rises when more was replaced in `ROUNDS_WATCHED` rounds
+than is held, which sixteen sixteenths are, since a little less is held than fits, and falls when no room had to be made
+in them. The steady state under each threshold says how many keys come in in these rounds, and that where the threshold
+rests, as a rule at one (`semistream.cost.threshold`): all that is said of an iteration is the mean over where it rests.
+w_S is the steady state of what is let through, and w_N = w_S p / (1 - p) for a hit share p, because the stream phase
+lasts until H_S is full again.
 
 Beside what the equation prices, `Counts.lettings` has the share of the iterations that let keys into the cache.
 
@@ -47,7 +48,7 @@ FILLED_SHARE = 31 / 32
 """How full H_R is on average: when it is full, a sixteenth makes room at once."""
 
 REPLACED_SHARE = 1 / 16
-"""Of the cache, which makes room at once; more than that no read lets in."""
+"""Of the cache, which makes room at once."""
 
 ROUNDS_WATCHED = 4
 """If more is replaced in so many rounds than is held, the threshold rises; if nothing, it falls."""
@@ -89,13 +90,13 @@ def c_loop_s(unit_costs: UnitCosts, v_r_bytes: float, *, b: float, w_n: float, w
 
 def learned(workload: Workload, sizes: Sizes) -> Loop:
     """The loop behind the cache, under the threshold that it rests at most of the time."""
-    at_rest = resting(workload, sizes, longest_held_go)
+    at_rest = resting(workload, sizes, any_go)
     return at_rest[max(at_rest, key=lambda threshold: at_rest[threshold].weight)].loop
 
 
 def resting_threshold(workload: Workload, sizes: Sizes) -> int:
     """The threshold that the cache rests at most of the time."""
-    at_rest = resting(workload, sizes, longest_held_go)
+    at_rest = resting(workload, sizes, any_go)
     return max(at_rest, key=lambda threshold: at_rest[threshold].weight)
 
 
@@ -132,11 +133,11 @@ def _under(threshold: int, workload: Workload, sizes: Sizes, going: Going) -> tu
     places = _places(workload, sizes)
 
     def occupancy(loop: Loop) -> tuple[Floats, Floats]:
-        until_in = rows_until_let_in(loop, threshold, _room_keys(places))
+        until_in = rows_until_let_in(loop, threshold, _part_keys(places))
         return going(loop, until_in, threshold, places), until_in
 
     loop = settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy)
-    return loop, rows_until_let_in(loop, threshold, _room_keys(places))
+    return loop, rows_until_let_in(loop, threshold, _part_keys(places))
 
 
 def _places(workload: Workload, sizes: Sizes) -> float:
@@ -144,15 +145,15 @@ def _places(workload: Workload, sizes: Sizes) -> float:
     return min(FILLED_SHARE * sizes.h_r_rows / workload.rows_per_key, workload.keys - 1.0)
 
 
-def _room_keys(places: float) -> int:
-    """Keys that a read can let in: those for which room is made at once, and what was free before, on average."""
-    return max(1, round((REPLACED_SHARE + 1.0 - FILLED_SHARE) * places))
+def _part_keys(places: float) -> float:
+    """Keys for which room is made at once."""
+    return max(1.0, REPLACED_SHARE * places / FILLED_SHARE)
 
 
-def longest_held_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
-    """All keys stay equally long."""
+def any_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
+    """All keys stay equally long, whoever they are."""
     del threshold
-    return sharing_places(loop, until_in, np.ones_like(until_in), 0.0, places)
+    return sharing_places(loop, until_in, loop.let_through_while_in, 0.0, places)
 
 
 def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) -> Counts:
@@ -171,7 +172,7 @@ def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) ->
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival, and the misses that leave with a page."""
-    return predict_with(longest_held_go, workload, sizes, unit_costs)
+    return predict_with(any_go, workload, sizes, unit_costs)
 
 
 def predict_with(going: Going, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:

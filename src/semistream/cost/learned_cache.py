@@ -15,6 +15,12 @@ every 1/P + T rows: somebody must come first, and then waits T (`semistream.cost
 that wait for a key of share s are those that came during T, a Poisson number of mean s T, and one more if that key was
 the first, which has the probability s/P. The key comes in if they are `least_waiting` or more (`rows_until_let_in`).
 
+T is a number of rows that are let through, and a key that is out lets more through: for a key that a fifth of the
+stream asks for, T is half as many rows of the stream as for others (`residence_while_out_rows`).
+
+Where room for newcomers is made in parts, a page with more of them than fit lets in the first ones. How many that are
+is not known: between one part and two, because up to one was free (`_chance_of_room`).
+
 A key goes at any moment, and until then its rows did not wait. If rows wait for its page already, the rest of T is any
 part of it, u T, and at this first read fewer rows of the key wait: a Poisson number of mean s u T.
 
@@ -33,8 +39,10 @@ o decides T and P, and they decide o; `settle` repeats the two until they agree,
 w_S of the end is that of `rows_leaving`. Ranks are taken in groups, the first
 `SINGLE_RANKS` one by one, so that a relation of a hundred million keys costs as much as one of a thousand.
 
-Assumes that keys of one group lie on pages like the others', that R has all keys of the stream, and a stream that does
-not change.
+Assumes that keys of one group lie on pages like the others', that R has all keys of the stream, a stream that does
+not change, and that a loop is the same at all times. It is not where a cache with a low threshold is replaced within
+the T of the hottest page: after each read of it hits are many and keys go slowly, so that its keys stay longer than
+others, and more rows are hits than this model says.
 
 | symbol | name here        | unit | meaning                                                          |
 |--------|------------------|------|------------------------------------------------------------------|
@@ -78,6 +86,9 @@ LEAST_CHANCE = 1e-15
 EXACT_TERMS = 100
 """Poisson sums up to here are added up; further ones by a formula that is then exact to four digits."""
 
+ROOMS = 4
+"""Sizes of the room for newcomers that stand for all between one part of the cache and two."""
+
 ROOM_ROUNDS = 3
 """Of finding how many keys want to come in and how many of them can, which depend on each other."""
 
@@ -108,6 +119,19 @@ class Loop:
     residence_rows: float
     pages: int
     keys_per_page: float
+
+    @property
+    def residence_while_out_rows(self) -> Floats:
+        """T while a key of each group is out: its rows are let through then, and fill H_S the sooner."""
+        let_through = 1.0 - self.hit_share
+        longer: Floats = self.residence_rows * let_through / (let_through + self.share * self.occupancy)
+        return longer
+
+    @property
+    def let_through_while_in(self) -> Floats:
+        """What is let through while a key of each group is in, as a share of what is let through on average."""
+        of_this_key: Floats = self.share * (1.0 - self.occupancy) / (1.0 - self.hit_share)
+        return np.maximum(1.0 - of_this_key, LEAST_CHANCE)
 
     @property
     def cached_keys(self) -> float:
@@ -157,39 +181,53 @@ def settle(
     return replace(loop, w_s=rows_leaving(loop.shares, loop.waiting_rows))
 
 
-def rows_until_let_in(loop: Loop, least_waiting: int, room_keys: int | None = None) -> Floats:
+def rows_until_let_in(loop: Loop, least_waiting: int, part_keys: float | None = None) -> Floats:
     """How many rows of the stream pass, on average, until a key that is out finds this many rows waiting for it.
 
-    With `room_keys` a read lets in no more than so many keys, in the order of its page.
+    With `part_keys` room is made for so many keys at once, and a read lets in what fits, in the order of its page.
     """
-    mean = loop.share * loop.residence_rows
+    chance = np.ones_like(loop.share)
+    until_in = _until_let_in(loop, least_waiting, chance)
+    if part_keys is None:
+        return until_in
+    for _ in range(ROOM_ROUNDS):
+        wanting = loop.count * (1.0 - loop.occupancy) * _between_reads(loop) / until_in / chance
+        before = _before_on_page(loop, wanting)
+        most = float(before.max())
+        if most + SURE_DEVIATIONS * math.sqrt(most) < part_keys:
+            break
+        chance = _chance_of_room(before, part_keys)
+        until_in = _until_let_in(loop, least_waiting, chance)
+    return until_in
+
+
+def _until_let_in(loop: Loop, least_waiting: int, room: Floats) -> Floats:
+    """The same, if there is room for a key that wants to come in with such a chance."""
+    mean = loop.share * loop.residence_while_out_rows
     comes_first = loop.share / loop.page_rate
     wants = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
-    let_in = wants if room_keys is None else wants * _chance_of_room(loop, wants, room_keys)
-    room = let_in / np.maximum(wants, LEAST_CHANCE)
-    at_first = room * (
-        _empty_share(loop) * wants + (1.0 - _empty_share(loop)) * at_least_in_a_part(mean, least_waiting)
-    )
-    further_reads = (1.0 - at_first) / np.maximum(let_in, LEAST_CHANCE)
+    empty = _empty_share(loop)
+    at_first = room * (empty * wants + (1.0 - empty) * at_least_in_a_part(mean, least_waiting))
+    further_reads = (1.0 - at_first) / np.maximum(room * wants, LEAST_CHANCE)
     until_in: Floats = _until_first_read(loop) + _between_reads(loop) * further_reads
     return until_in
 
 
 def _between_reads(loop: Loop) -> Floats:
-    between: Floats = 1.0 / loop.page_rate + loop.residence_rows
+    between: Floats = 1.0 / loop.page_rate + loop.residence_while_out_rows
     return between
 
 
 def _empty_share(loop: Loop) -> Floats:
     """For which share of the time no row waits for the page of a key."""
-    share: Floats = 1.0 / (1.0 + loop.page_rate * loop.residence_rows)
+    share: Floats = 1.0 / (1.0 + loop.page_rate * loop.residence_while_out_rows)
     return share
 
 
 def _until_first_read(loop: Loop) -> Floats:
     """Rows from when a key goes, at any moment, to the next read of its page."""
     empty = _empty_share(loop)
-    until: Floats = empty * _between_reads(loop) + (1.0 - empty) * loop.residence_rows / 2.0
+    until: Floats = empty * _between_reads(loop) + (1.0 - empty) * loop.residence_while_out_rows / 2.0
     return until
 
 
@@ -229,18 +267,14 @@ def share_with_some(loop: Loop, coming: Floats, reads: Floats) -> float:
     return float(with_some.sum() / reads_of_page.sum())
 
 
-def _chance_of_room(loop: Loop, wants: Floats, room_keys: int) -> Floats:
-    """The probability that fewer than so many keys of a key's page want to come in before it."""
-    chance = np.ones_like(wants)
-    for _ in range(ROOM_ROUNDS):
-        # A key that comes in at the first read is out for half of the time between two, and found out at one of them.
-        found_out = (1.0 - loop.occupancy) / (1.0 - wants * chance / 2.0)
-        before = _before_on_page(loop, loop.count * found_out * wants)
-        most = float(before.max())
-        if most + SURE_DEVIATIONS * math.sqrt(most) < room_keys:
-            break
-        chance = 1.0 - at_least(before, room_keys)
-    return chance
+def _chance_of_room(before: Floats, part_keys: float) -> Floats:
+    """The probability that there is room for a key behind so many others, a Poisson number.
+
+    Room is made for a part of the cache when there is not enough, and up to a part was free already.
+    """
+    rooms = [max(1, round(part_keys * (1.0 + (number + 0.5) / ROOMS))) for number in range(ROOMS)]
+    chance: Floats = 1.0 - np.mean([at_least(before, room) for room in rooms], axis=0)
+    return np.maximum(chance, LEAST_CHANCE)
 
 
 def _before_on_page(loop: Loop, keys: Floats) -> Floats:

@@ -11,14 +11,16 @@ Memory: M = b·v_R + h_R·v_R + h_S·v_S, with h_R fixed when the join starts.
 
 The threshold is a flexible barrier. A *round* is as many iterations as R has pages. As soon as more was replaced within
 four rounds than is held, the threshold rises by one, and what is replaced is counted anew; while nobody has asked for
-room that was not there for four rounds, or ever, it falls by one a round. Single rounds differ by chance, because
-popular keys that came in together go and come back together: where one busy round was enough, the threshold came to
-rest a step above where the mean of rounds says, sooner or later. And from a sixteenth of the cache in four rounds to
-all of it is further than one step of the threshold goes, as a rule: it rests at one, and does not go to and fro.
+room that was not there for four rounds, or ever, it falls by one a round. Single rounds differ by chance: where one
+busy round was enough, the threshold came to rest a step above where the mean of rounds says, sooner or later. And from
+a sixteenth of the cache in four rounds to all of it is further than one step of the threshold goes, as a rule: it rests
+at one, and does not go to and fro.
 
 Deviates: many rows a key are remembered together or not at all, so that it joins many to many. When the cache is full
-a sixteenth of it makes room at once, those that have been held longest, because rows are kept together. The published
-threshold falls while the cache is unfilled; here it also falls while a full cache turns everybody away at the door,
+a sixteenth of it makes room at once, because rows are kept together. Who is least frequent is not recorded, which is
+what SSCJ adds, so every sixteenth key goes, in the order in which they came: if those went that were held longest,
+popular keys of a page, which came in together, would go together and all be missing at once. The published threshold
+falls while the cache is unfilled; here it also falls while a full cache turns everybody away at the door,
 because one that was once too high would stay so, whatever becomes of the stream.
 """
 
@@ -112,8 +114,11 @@ class CacheJoin(OldestKeyJoin):
 
     def _staying(self, frequency: Numbers) -> npt.NDArray[np.bool_]:
         """Who stays when newcomers with this frequency want room."""
+        every = round(1 / REPLACED_SHARE)
+        # Where the count begins moves on with what has gone, so that no place is safe; a short cache is counted whole.
+        begin = self.held.evicted % min(every, max(1, len(self.held)))
         stays = np.ones(len(self.held), np.bool_)
-        stays[: max(1, int(len(self.held) * REPLACED_SHARE))] = False
+        stays[begin::every] = False
         return stays
 
     def _end_iteration(self) -> None:

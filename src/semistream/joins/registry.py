@@ -156,7 +156,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(
             "cachejoin",
             reads="the page of the oldest waiting key",
-            remembers="keys that enough rows waited for; the longest held makes room",
+            remembers="keys that enough rows waited for; every sixteenth makes room",
             waits="rows that missed, until their page is read",
             needs="index",
             paper="Naeem et al., DaWaK 2012",
