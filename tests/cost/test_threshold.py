@@ -7,12 +7,14 @@ import pytest
 
 from semistream.cost.threshold import THRESHOLD_MAX, weights
 
-PARTS_MAX = 15
+PARTS_MAX, PART_KEYS = 15, 100
 
 
 def told(*parts: float) -> dict[int, float]:
     """Weights where so many parts come in in a span under the thresholds 1, 2, ..., and nothing further on."""
-    return weights(dict(enumerate((*parts, *(0.0 for _ in range(THRESHOLD_MAX))), start=1)).__getitem__, PARTS_MAX)
+    return weights(
+        dict(enumerate((*parts, *(0.0 for _ in range(THRESHOLD_MAX))), start=1)).__getitem__, PARTS_MAX, PART_KEYS
+    )
 
 
 def walked(parts_in: tuple[float, ...], steps: int) -> dict[int, float]:
@@ -21,8 +23,9 @@ def walked(parts_in: tuple[float, ...], steps: int) -> dict[int, float]:
     threshold, seen = 1, dict.fromkeys(range(1, len(parts_in) + 2), 0)
     for _ in range(steps):
         seen[threshold] += 1
+        keys = rng.poisson(PART_KEYS * (*parts_in, 0.0)[threshold - 1])
         # A span begins anywhere between two parts.
-        parts = int(rng.random() + (*parts_in, 0.0)[threshold - 1])
+        parts = int(rng.random() + keys / PART_KEYS)
         if parts > PARTS_MAX:
             threshold += 1
         elif parts == 0:
@@ -34,7 +37,8 @@ def walked(parts_in: tuple[float, ...], steps: int) -> dict[int, float]:
     "parts",
     [
         (60.0, 26.0, 6.4),
-        (60.0, 15.4, 15.1, 14.9, 14.8),
+        (60.0, 15.4, 15.1, 14.4, 13.6),
+        (60.0, 14.6, 0.95),
         (60.0, 15.5, 0.4),
         (60.0, 20.0, 0.2),
         (60.0, 15.2, 0.9),
@@ -51,6 +55,11 @@ def test_weights_are_those_of_the_walk(parts: tuple[float, ...]) -> None:
 def test_it_rests_at_the_least_threshold_under_which_not_all_of_the_cache_is_replaced() -> None:
     assert told(400.0, 26.0, 6.4, 2.0) == {3: 1.0}
     assert told(*np.linspace(400.0, 10.0, 40)) == {40: 1.0}
+
+
+def test_where_one_busy_span_in_hundreds_is_enough_it_rises() -> None:
+    assert told(60.0, 14.4, 6.0) == {3: 1.0}
+    assert told(60.0, 13.5, 6.0) == {2: 1.0}
 
 
 def test_a_cache_into_which_hardly_anything_comes_rests_at_the_least_threshold() -> None:

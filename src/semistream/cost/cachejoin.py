@@ -117,7 +117,7 @@ def resting(workload: Workload, sizes: Sizes, going: Going) -> Mapping[int, AtRe
         return keys_per_row * ROUNDS_WATCHED * loop.round_rows / part
 
     at_rest = {}
-    for threshold, weight in weights(parts_at, int(places / part)).items():
+    for threshold, weight in weights(parts_at, int(places / part), part).items():
         loop, until_in = under[threshold]
         at_rest[threshold] = AtRest(weight, loop, share_of_lettings(loop, until_in))
     return at_rest

@@ -74,7 +74,7 @@ def _log_passages(border: float, tests: int) -> Floats:
     step = (PASSAGES_MAX - PASSAGES_MIN) / tests
     counted = PASSAGES_MIN + step * np.arange(tests + 1)
     brought = (clearly_more(border) * counted).astype(np.int64)
-    moves = _moves(_rates(border) * step, len(uses))
+    moves = poisson_moves(_rates(border) * step, len(uses))
     v = np.zeros((RATES, len(uses)))
     of_newcomers = np.zeros((HALVINGS, RATES))
     for halving in range(HALVINGS):
@@ -91,7 +91,7 @@ def _log_passages(border: float, tests: int) -> Floats:
     return logarithm
 
 
-def _moves(means: Floats, states: int) -> Floats:
+def poisson_moves(means: Floats, states: int) -> Floats:
     """For each mean, the probabilities of coming from one number of uses to another; the last is that or more."""
     chances = np.empty((len(means), states))
     chances[:, 0] = np.exp(-means)

@@ -5,9 +5,11 @@ Equations 1 to 3 are CACHEJOIN's (see there for symbols and for w_N and w_S), ap
 
     M = d v_R + h_R v_R + 8 h_R + alpha (..) + (1 - alpha)(..),   the rest being M - d v_R - h_R v_R - 8 h_R
 
-Who makes room is the key with the fewest recorded uses. Records are halved every round, so a key's record is a Poisson
-number of about `RECORDED_ROUNDS` rounds of uses, and a newcomer, who brings the rows that waited for it, is safe until
-that has been halved away. Those with the fewest, a sixteenth of the cache or more, can go.
+Who makes room is the key with the fewest recorded uses. Records are halved every round, so a record is a Markov chain,
+r' = floor((r + uses of a round) / 2), and what is found at any moment is r and the uses since. Rounding makes it forget
+more than half where uses are few: of half a use a round next to nothing is left (`recorded_at_most`). A newcomer, who
+brings the rows that waited for it, is safe until they have been halved away. Those with the fewest, a sixteenth of the
+cache or more, can go.
 
 | symbol | name here   | unit | meaning                 |
 |--------|-------------|------|-------------------------|
@@ -19,24 +21,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
+
+import numpy as np
 
 from semistream.cost import cachejoin
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload
-from semistream.cost.learned_cache import Loop, at_least, sharing_places
+from semistream.cost.halved_uses import poisson_moves
+from semistream.cost.learned_cache import Loop, sharing_places
 from semistream.cost.symbols import UnitCosts
 from semistream.cost.zipf import Floats
 
 RECORDER_BYTES_PER_ROW = 8.0
 """The paper's: a counter per row of H_R."""
 
-RECORDED_ROUNDS = 1.5
-"""Rounds of uses that a record holds: 1 just after a halving, 2 just before."""
-
 LEAVING_SHARE = 1 / 16
 """Of the cache, which makes room at once."""
 
-FEWEST_MAX = 64
+FEWEST_MAX = 32
 """Where the search for how few uses are few ends."""
+
+USES_STATES = 4 * FEWEST_MAX
+"""Records up to here are told apart; as many again is never few."""
+
+RATES = np.concatenate([[0.0], np.geomspace(0.01, 2.0 * FEWEST_MAX, 63)])
+"""Uses of a round for which records are found; between them they are nearly straight."""
+
+HALVINGS = 16
+"""After which a record does not depend on what it was."""
+
+MOMENTS = 4
+"""Between two halvings, which stand for all."""
 
 
 def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
@@ -59,12 +74,36 @@ def resting_threshold(workload: Workload, sizes: Sizes) -> int:
 
 def least_used_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
     """Keys stay the longer the more they are used."""
-    recorded = RECORDED_ROUNDS * loop.share * loop.round_rows
+    uses_a_round = loop.share * loop.round_rows
     held = loop.count * loop.occupancy
     for fewest in range(FEWEST_MAX):
-        evictable = 1.0 - at_least(recorded, fewest + 1)
+        evictable = recorded_at_most(fewest, uses_a_round)
         if float((held * evictable).sum()) >= LEAVING_SHARE * held.sum():
             break
     # The record is halved at the end of a round, and a newcomer comes in the middle of one.
     sure_rows = (math.log2(threshold) + 0.5) * loop.round_rows if fewest == 0 else 0.0
     return sharing_places(loop, until_in, evictable, sure_rows, places)
+
+
+def recorded_at_most(fewest: int, uses_a_round: Floats) -> Floats:
+    """The probability that the record of a key with so many uses in a round is this or less, at any moment."""
+    return np.interp(uses_a_round, RATES, _at_most()[:, fewest])
+
+
+@cache
+def _at_most() -> Floats:
+    """For each of the `RATES`, how probable a record of so much or less is."""
+    record = np.zeros((len(RATES), USES_STATES))
+    record[:, 0] = 1.0
+    halved = np.arange(USES_STATES) // 2
+    of_a_round = poisson_moves(RATES, USES_STATES)
+    for _ in range(HALVINGS):
+        before = np.einsum("ri,rij->rj", record, of_a_round)
+        record = np.zeros_like(record)
+        np.add.at(record, (slice(None), halved), before)
+    found = np.zeros_like(record)
+    for moment in range(MOMENTS):
+        since = poisson_moves(RATES * (moment + 0.5) / MOMENTS, USES_STATES)
+        found += np.einsum("ri,rij->rj", record, since) / MOMENTS
+    at_most: Floats = np.cumsum(found, axis=1)
+    return at_most

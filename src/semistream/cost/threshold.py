@@ -3,50 +3,75 @@
 The rule is CACHEJOIN's: a round is as many iterations as R has pages, and a *span* some rounds. When the cache is full,
 a *part* of it makes room at once. If the parts of a span are more than what is held, the threshold rises by one; if
 there was none, it falls by one. So where it rests follows from how many keys come in in a span under each threshold, a
-number X, in parts.
+number of parts.
 
-A span begins anywhere between two parts, so with X parts of keys it sees the whole number below X or the one above, the
-latter as often as X is beyond the former: more than n parts are replaced with a probability of X - n, within 0 and 1,
-and none with 1 - X. More come in under a lower threshold, so the threshold rises up to the least from which it does not
+Keys come in on their own, so theirs is a Poisson number: X parts on average, give or take sqrt(X / keys of a part). And
+a span begins anywhere between two parts, so with x parts of keys it sees the whole number below x or the one above, the
+latter as often as x is beyond the former: more than n parts are replaced with a probability of x - n, within 0 and 1,
+and none with 1 - x. More come in under a lower threshold, so the threshold rises up to the least from which it does not
 rise, and rests there, unless so little comes in that it falls. Then it is there and at the one below in turn, and goes
 up as often as down:
 
     weight(t) / weight(t - 1) = rises(t - 1) / falls(t)
 
 A whole cache beside one part of it is sixteen to one, and by one step of the threshold X falls by less than that, as a
-rule: only where hardly any key is more popular than others there are two.
+rule: only where hardly any key is more popular than others there are two. For the same reason one busy span is enough
+to rise for good where X is just below n, and what happens once in some hundred spans is taken to have happened.
 
 Assumes that spans are alike. The first after a step is still a little like the one before it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 THRESHOLD_MAX = 1024
 """Where the search for the threshold ends; a small cache beside a long queue comes to rest at some ten."""
 
+LEAST_CHANCE = 1 / 400
+"""What happens in fewer spans than that does not happen: no stream is the same for longer."""
 
-def weights(parts_at: Callable[[int], float], parts_max: int) -> dict[int, float]:
+
+def weights(parts_at: Callable[[int], float], parts_max: int, part_keys: float) -> dict[int, float]:
     """The share of the time under each threshold.
 
-    `parts_at` says how many parts of keys come in in a span under a threshold, `parts_max` after how many it stays.
+    `parts_at` says how many parts of keys come in in a span under a threshold, `parts_max` after how many it stays, and
+    `part_keys` how many keys are a part.
     """
-    highest = _least_that_does_not_rise(parts_at, parts_max)
-    falls = max(0.0, 1.0 - parts_at(highest))
-    if highest == 1 or falls == 0.0:
+
+    def rises(threshold: int) -> float:
+        chance = _between(parts_at(threshold), parts_max, part_keys)
+        return chance if chance >= LEAST_CHANCE else 0.0
+
+    highest = _least_that_does_not_rise(rises)
+    falls = 1.0 - _between(parts_at(highest), 0, part_keys)
+    if highest == 1 or falls < LEAST_CHANCE:
         return {highest: 1.0}
-    rises = min(1.0, parts_at(highest - 1) - parts_max)
-    return {highest - 1: falls / (rises + falls), highest: rises / (rises + falls)}
+    below = rises(highest - 1)
+    return {highest - 1: falls / (below + falls), highest: below / (below + falls)}
 
 
-def _least_that_does_not_rise(parts_at: Callable[[int], float], parts_max: int) -> int:
+def _between(parts: float, begin: int, part_keys: float) -> float:
+    """How much of the part from `begin` to the next is filled on average."""
+    return _beyond(parts, begin, part_keys) - _beyond(parts, begin + 1, part_keys)
+
+
+def _beyond(parts: float, limit: int, part_keys: float) -> float:
+    """By how many parts the limit is exceeded on average, if the number of keys is nearly normal."""
+    deviation = math.sqrt(max(parts, 1e-12) / part_keys)
+    z = (parts - limit) / deviation
+    density = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
+    return deviation * density + (parts - limit) * 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+def _least_that_does_not_rise(rises: Callable[[int], float]) -> int:
     low, high = 0, 1
-    while high < THRESHOLD_MAX and parts_at(high) > parts_max:
+    while high < THRESHOLD_MAX and rises(high) > 0.0:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if parts_at(middle) > parts_max:
+        if rises(middle) > 0.0:
             low = middle
         else:
             high = middle

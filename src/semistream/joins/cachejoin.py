@@ -114,12 +114,21 @@ class CacheJoin(OldestKeyJoin):
 
     def _staying(self, frequency: Numbers) -> npt.NDArray[np.bool_]:
         """Who stays when newcomers with this frequency want room."""
-        every = round(1 / REPLACED_SHARE)
-        # Where the count begins moves on with what has gone, so that no place is safe; a short cache is counted whole.
-        begin = self.held.evicted % min(every, max(1, len(self.held)))
         stays = np.ones(len(self.held), np.bool_)
-        stays[begin::every] = False
+        stays[self._spread(np.arange(len(self.held)), self._leaving)] = False
         return stays
+
+    @property
+    def _leaving(self) -> int:
+        """How many keys make room at once."""
+        return min(len(self.held), max(1, int(len(self.held) * REPLACED_SHARE)))
+
+    def _spread(self, entries: Numbers, number: int) -> Numbers:
+        """So many of the entries, evenly spread; where they begin moves on with what has gone, so that none is safe."""
+        if number == 0:
+            return NO_NUMBERS
+        begin = self.held.evicted % len(entries)
+        return entries[(begin + np.arange(number) * len(entries) // number) % len(entries)]
 
     def _end_iteration(self) -> None:
         if self.stats.iterations % self._round_iterations:

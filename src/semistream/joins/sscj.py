@@ -21,21 +21,20 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.joins.base import Numbers
-from semistream.joins.cachejoin import REPLACED_SHARE, CacheJoin
+from semistream.joins.cachejoin import CacheJoin
 
 
 class SemiStreamCacheJoin(CacheJoin):
     """SSCJ: the least frequent of the cache makes room."""
 
     def _staying(self, frequency: Numbers) -> npt.NDArray[np.bool_]:
-        stays = np.ones(len(self.held), np.bool_)
-        if len(self.held) == 0:
-            return stays
-        leaving = max(1, int(len(self.held) * REPLACED_SHARE))
-        uses = self.held.uses
+        uses, leaving = self.held.uses, self._leaving
+        if leaving == 0:
+            return np.ones(0, np.bool_)
         limit = min(int(np.partition(uses, leaving - 1)[leaving - 1]), int(frequency.max()) - 1)
-        candidates = np.flatnonzero(uses <= limit)
-        stays[candidates[np.argsort(uses[candidates], kind="stable")][:leaving]] = False
+        stays = uses >= limit
+        at_limit = np.flatnonzero(uses == limit)
+        stays[self._spread(at_limit, min(len(at_limit), leaving - int(np.count_nonzero(~stays))))] = False
         return stays
 
     def _end_iteration(self) -> None:
