@@ -10,32 +10,12 @@ import pytest
 
 from semistream.cost import cachejoin
 from semistream.cost.base import Sizes, Workload
-from semistream.cost.learned_cache import EXACT_TERMS, at_least, at_least_in_a_part, share_with_some
+from semistream.cost.learned_cache import share_with_some
 from semistream.cost.pages import Layout
 from semistream.cost.symbols import IoProfile, UnitCosts
 
 WORKLOAD = Workload(r_rows=50_000, zipf_exponent=1.0, layout="shuffled")
 SIZES = Sizes(h_s_rows=2000, page_rows=100, h_r_rows=1000)
-
-
-def summed(mean: float, least: int) -> float:
-    logs = [number * math.log(mean) - mean - math.lgamma(number + 1) for number in range(least)]
-    return 1.0 - sum(map(math.exp, logs))
-
-
-@pytest.mark.parametrize("least", [1, 2, 7, EXACT_TERMS, EXACT_TERMS + 1, 700])
-def test_the_tail_of_a_poisson_number_is_that_of_its_sum(least: int) -> None:
-    means = least * np.array([0.2, 0.8, 1.0, 1.3, 3.0])
-    expected = [summed(mean, least) for mean in means.tolist()]
-    assert at_least(means, least) == pytest.approx(expected, abs=1e-3)
-
-
-@pytest.mark.parametrize("least", [1, 2, 7, 40])
-def test_of_a_part_of_the_time_the_tail_is_the_mean_over_all_parts(least: int) -> None:
-    means = least * np.array([0.02, 0.5, 1.0, 1.3, 5.0])
-    parts = (np.arange(2000) + 0.5) / 2000
-    expected = [float(at_least(mean * parts, least).mean()) for mean in means.tolist()]
-    assert at_least_in_a_part(means, least) == pytest.approx(expected, abs=1e-5)
 
 
 def test_rows_of_keys_that_come_back_at_once_wait_less() -> None:

@@ -73,6 +73,8 @@ def counted(join: Any, size: LoopSize) -> tuple[float, float, float]:
         ("sscj", LoopSize(100_000, 1024, 2_500_000)),
         ("sscj", LoopSize(100_000, 512, 2_500_000, 0.5)),
         ("sscj", LoopSize(100_000, 1024, 4_000_000, 0.5)),
+        ("sscj", LoopSize(60_000, 2048, 2_142_096, 0.6)),
+        ("sscj", LoopSize(60_000, 512, 1_523_285, 0.3)),
     ],
 )
 def test_a_model_is_within_ten_per_cent_of_a_join_at_rest(algorithm: str, size: LoopSize) -> None:

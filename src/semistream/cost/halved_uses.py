@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from semistream.cost.learned_cache import LEAST_CHANCE
+from semistream.cost.poisson import LEAST_CHANCE, poisson_moves
 from semistream.cost.zipf import Floats
 
 CERTAINTY = 2.5
@@ -89,15 +89,3 @@ def _log_passages(border: float, tests: int) -> Floats:
     rest = last * quotient / np.maximum(1.0 - quotient, LEAST_LOSS)
     logarithm: Floats = np.log(of_newcomers[-1] + rest)
     return logarithm
-
-
-def poisson_moves(means: Floats, states: int) -> Floats:
-    """For each mean, the probabilities of coming from one number of uses to another; the last is that or more."""
-    chances = np.empty((len(means), states))
-    chances[:, 0] = np.exp(-means)
-    for number in range(1, states):
-        chances[:, number] = chances[:, number - 1] * means / number
-    more = np.arange(states) - np.arange(states)[:, None]
-    moves = np.where(more >= 0, chances[:, np.abs(more)], 0.0)
-    moves[:, :, -1] += 1.0 - moves.sum(axis=2)
-    return moves

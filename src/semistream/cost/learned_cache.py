@@ -62,6 +62,7 @@ import numpy as np
 
 from semistream.cost.base import Workload
 from semistream.cost.pages import PageShares, page_shares_behind
+from semistream.cost.poisson import LEAST_CHANCE, at_least, at_least_in_a_part
 from semistream.cost.steady_state import even_residence, rows_leaving
 from semistream.cost.zipf import Floats
 
@@ -79,12 +80,6 @@ RELATIVE_ERROR = 2e-3
 
 LEAST_SHARE = 1e-3
 """Of hits: fewer need not be known as exactly."""
-
-LEAST_CHANCE = 1e-15
-"""What is less probable never happens; keeps quotients finite."""
-
-EXACT_TERMS = 100
-"""Poisson sums up to here are added up; further ones by a formula that is then exact to four digits."""
 
 ROOMS = 4
 """Sizes of the room for newcomers that stand for all between one part of the cache and two."""
@@ -239,13 +234,6 @@ def _waits(loop: Loop, until_in: Floats) -> Floats:
     return waits
 
 
-def at_least_in_a_part(mean: Floats, least: int) -> Floats:
-    """The probability of `at_least` for a part of the time, any part from none to all being equally likely."""
-    fewer = mean * (1.0 - at_least(mean, least - 1)) + least * at_least(mean, least)
-    chance: Floats = np.clip(1.0 - fewer / np.maximum(mean, LEAST_CHANCE), 0.0, 1.0)
-    return chance
-
-
 def share_of_lettings(loop: Loop, until_in: Floats) -> float:
     """In which share of the iterations at least one key comes in."""
     coming = loop.count * (1.0 - loop.occupancy) / until_in
@@ -309,22 +297,6 @@ def sharing_places(loop: Loop, until_in: Floats, evictable: Floats, sure_rows: f
         else:
             fast = middle
     return occupancy(fast)
-
-
-def at_least(mean: Floats, least: int) -> Floats:
-    """The probability that a Poisson number of this mean is `least` or more."""
-    if least <= 0:
-        return np.ones_like(mean)
-    if least > EXACT_TERMS:
-        # Wilson and Hilferty: the cube root of a gamma variable is almost normal.
-        deviation = 3.0 * math.sqrt(least) * (np.cbrt(mean / least) - 1.0 + 1.0 / (9.0 * least))
-        return np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in deviation.tolist()])
-    term = np.exp(-mean)
-    below = term.copy()
-    for number in range(1, least):
-        term = term * mean / number
-        below += term
-    return np.clip(1.0 - below, 0.0, 1.0)
 
 
 def _edges(keys: int) -> Floats:

@@ -27,8 +27,8 @@ import numpy as np
 
 from semistream.cost import cachejoin
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload
-from semistream.cost.halved_uses import poisson_moves
 from semistream.cost.learned_cache import Loop, sharing_places
+from semistream.cost.poisson import poisson_moves
 from semistream.cost.symbols import UnitCosts
 from semistream.cost.zipf import Floats
 
@@ -95,12 +95,11 @@ def _at_most() -> Floats:
     """For each of the `RATES`, how probable a record of so much or less is."""
     record = np.zeros((len(RATES), USES_STATES))
     record[:, 0] = 1.0
-    halved = np.arange(USES_STATES) // 2
     of_a_round = poisson_moves(RATES, USES_STATES)
     for _ in range(HALVINGS):
         before = np.einsum("ri,rij->rj", record, of_a_round)
-        record = np.zeros_like(record)
-        np.add.at(record, (slice(None), halved), before)
+        record[:, : USES_STATES // 2] = before.reshape(len(RATES), -1, 2).sum(axis=2)
+        record[:, USES_STATES // 2 :] = 0.0
     found = np.zeros_like(record)
     for moment in range(MOMENTS):
         since = poisson_moves(RATES * (moment + 0.5) / MOMENTS, USES_STATES)

@@ -11,8 +11,9 @@ Memory: CACHEJOIN's, and 8·h_R for the recorder; here the counters of the cache
 
 Deviates: what CACHEJOIN deviates in. Room is made for all newcomers of a page together: of the sixteenth that is used
 least, those go that were used less than rows waited for the most frequent newcomer, and newcomers come in in the order
-of the page. So a neighbour of a frequent key can take the place of one that was used more. Uses are halved after every
-round of R, so that the recorder follows a stream that changes.
+of the page. So a neighbour of a frequent key can take the place of one that was used more. Of keys with equally few
+uses not the oldest go but some of all ages, or every key would go at the first pause of its uses once it is old. Uses
+are halved after every round of R, so that the recorder follows a stream that changes.
 """
 
 from __future__ import annotations
