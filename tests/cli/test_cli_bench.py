@@ -29,8 +29,8 @@ def bench(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["bench", *(str(argument) for argument in arguments)])
 
 
-def lines(result: Result) -> list[dict[str, Any]]:
-    assert result.exit_code == 0, result.output
+def lines(result: Result, exit_code: int = 0) -> list[dict[str, Any]]:
+    assert result.exit_code == exit_code, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
@@ -59,10 +59,28 @@ def test_a_mistake_is_a_sentence_and_nothing_is_made(arguments: tuple[str, str],
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["enrich", "cluster", "soak"])
+def test_a_folder_that_cannot_be_made_is_a_mistake(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = bench(command, "--out", tmp_path / "file")
+    assert result.exit_code == 2
+    assert "the folder for what is put out cannot be made" in result.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_clusters_with_one_worker_with_two_and_with_one_lost_put_out_the_same(tmp_path: Path) -> None:
+    sizes = ("--relation-rows", "20k", "--batch-rows", "4k", "--batches", "2", "--json")
+    found = lines(bench("cluster", *sizes, "--out", tmp_path))
+    assert [(line["workers"], line["loses_a_worker"]) for line in found] == [(1, False), (2, False), (2, True)]
+    assert all(line["status"] == "ok" for line in found)
+    assert len({line["checksum"] for line in found}) == 1
+
+
 @pytest.mark.spark
 def test_who_takes_too_long_is_a_result_and_the_others_go_on(tmp_path: Path) -> None:
     arguments = ("--contenders", "semistream,empty", "--time-limit", "1", "--out", tmp_path)
-    ours, empty = lines(bench("enrich", *TINY, *arguments))
+    ours, empty = lines(bench("enrich", *TINY, *arguments), exit_code=1)
     assert (ours["contender"], empty["contender"]) == ("semistream", "empty")
     assert (ours["status"], ours["seconds_per_batch"], ours["checksum"]) == ("stopped", None, None)
     assert "time limit of 1 s" in ours["note"]
@@ -103,7 +121,7 @@ def test_in_a_container_too_small_for_java_a_contender_is_killed(tmp_path: Path)
     result = bench("enrich", *TINY, *arguments)
     if "a memory cgroup cannot be made here" in result.stderr:
         pytest.skip("needs root and cgroups that can be written")
-    (line,) = lines(result)
+    (line,) = lines(result, exit_code=1)
     assert line["status"] == "died"
     assert not [path for path in CGROUPS.rglob("semistream-bench-*") if path.is_dir()]
 

@@ -183,3 +183,25 @@ def test_what_a_killed_application_left_is_removed_by_the_next_and_one_that_ends
     own = hot_set_files(process.pid)
     assert process.wait(WAIT_S) == 0
     assert not any(path.exists() for path in (*left, *own))
+
+
+def test_an_executor_that_is_killed_leaves_nothing_where_its_workers_are_forked_from_our_process(
+    tmp_path: Path,
+) -> None:
+    ss.build_relation(master(), key="id", out=tmp_path / "products")
+    ready, log = tmp_path / "ready", tmp_path / "log"
+    process = start_script(SCRIPT, tmp_path / "products", ready, "configured", log=log)
+    try:
+        wait_for(ready, log, process)
+        left = hot_set_files(process.pid)
+        assert left and all(path.exists() for path in left)
+    finally:
+        driver = psutil.Process(process.pid)
+        for victim in (driver, *(child for child in driver.children(recursive=True) if child.name() == "java")):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                victim.kill()
+        process.wait()
+    deadline_s = time.monotonic() + WAIT_S
+    while any(path.exists() for path in left):
+        assert time.monotonic() < deadline_s, "the hot set of the dead executor is still there"
+        time.sleep(0.1)

@@ -29,7 +29,14 @@ SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_CONF_DIR", "MASTER"):
+    for name in (
+        "PYSPARK_PYTHON",
+        "PYSPARK_GATEWAY_PORT",
+        "SPARK_REMOTE",
+        "SPARK_CONF_DIR",
+        "MASTER",
+        "PYSPARK_SUBMIT_ARGS",
+    ):
         # First set, so that whatever a test sets is taken back as well.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -112,6 +119,24 @@ def test_a_setting_in_the_file_of_defaults_stays(tmp_path: Path, monkeypatch: py
     (tmp_path / "spark-defaults.conf").write_text(f"# mine\n\n{MODULE}   my.daemon\nspark.other=x\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert MODULE not in configured()
+
+
+@pytest.mark.parametrize("form", ["--conf {}=my.daemon", "-c {}=my.daemon", "--conf={}=my.daemon"])
+def test_a_setting_among_the_arguments_of_spark_submit_stays(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", form.format(MODULE) + " pyspark-shell")
+    assert MODULE not in configured()
+    assert ARROW in configured()
+
+
+def test_a_file_of_settings_and_a_master_are_found_among_the_arguments_of_spark_submit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.conf").write_text(f"{MODULE} my.daemon\n")
+    arguments = f"--properties-file '{tmp_path / 'own.conf'}' --master spark://10.0.0.1:7077 pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    settings = configured()
+    assert MODULE not in settings
+    assert JAVA_OPTIONS not in settings, "only for a driver whose workers run beside it"
 
 
 def test_settings_of_the_server_are_not_for_a_client_of_connect() -> None:

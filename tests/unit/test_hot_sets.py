@@ -51,8 +51,10 @@ def states(places: Path) -> list[Path]:
     return sorted(places.rglob(STATE))
 
 
-def open_one(relation: MemoryRelation, name: str = "plan", version: int = 1, query_id: str | None = None) -> Any:
-    hot = HotSets(name, 0, HOT_BYTES).open(relation, version, (version, 100), query_id)
+def open_one(
+    relation: MemoryRelation, name: str = "plan", version: int = 1, query_id: str | None = None, plan_id: str = "id"
+) -> Any:
+    hot = HotSets(name, plan_id, 0, HOT_BYTES).open(relation, version, (version, 100), query_id)
     if hot is not None:
         hot.begin()
     return hot
@@ -107,7 +109,7 @@ def test_enrichments_and_relations_side_by_side_have_hot_sets_of_their_own(
     relation: MemoryRelation, places: Path
 ) -> None:
     opened = [open_one(relation, name) for name in ("one", "two")]
-    opened.append(HotSets("one", 1, HOT_BYTES).open(relation, 1, (1, 100), None))
+    opened.append(HotSets("one", "id", 1, HOT_BYTES).open(relation, 1, (1, 100), None))
     assert None not in opened
     assert len(states(places)) == 3
 
@@ -124,7 +126,7 @@ def test_what_a_dead_executor_left_is_removed_when_the_next_hot_set_is_opened(
         assert len(states(places)) == 2
         other.kill()
     open_one(relation, "ours")
-    assert [state.parent.parent.name for state in states(places)] == ["ours-0"]
+    assert [state.parent.parent.name for state in states(places)] == ["ours-0-id"]
 
 
 def test_an_executor_of_the_same_number_that_began_later_is_another(relation: MemoryRelation, places: Path) -> None:
@@ -132,7 +134,7 @@ def test_an_executor_of_the_same_number_that_began_later_is_another(relation: Me
     (executor,) = (places / "memory").glob("*/*")
     executor.rename(executor.with_name(executor.name + "1"))
     open_one(relation, "new")
-    assert [state.parent.parent.name for state in states(places)] == ["new-0"]
+    assert [state.parent.parent.name for state in states(places)] == ["new-0-id"]
 
 
 def test_what_nobody_has_used_for_long_is_removed_by_another_enrichment(relation: MemoryRelation, places: Path) -> None:
@@ -141,7 +143,49 @@ def test_what_nobody_has_used_for_long_is_removed_by_another_enrichment(relation
     (state,) = states(places)
     os.utime(state, (1e9, 1e9))
     open_one(relation, "new")
-    assert [state.parent.parent.name for state in states(places)] == ["new-0"]
+    assert [state.parent.parent.name for state in states(places)] == ["new-0-id"]
+
+
+def test_what_is_used_again_after_a_long_pause_is_as_warm_as_before(relation: MemoryRelation, places: Path) -> None:
+    open_one(relation).end()
+    (state,) = states(places)
+    number = state.stat().st_ino
+    os.utime(state, (1e9, 1e9))
+    assert open_one(relation) is not None
+    assert [state.stat().st_ino for state in states(places)] == [number]
+
+
+def test_a_query_that_plans_again_and_again_has_one_hot_set(relation: MemoryRelation, places: Path) -> None:
+    """As in `foreachBatch` with a relation that changes: each plan is another one, and has other rows."""
+    first = open_one(relation, version=1, query_id="one", plan_id="1")
+    with first.writing() as writer:
+        writer.append(0, relation.segment(0), np.arange(50), np.arange(50), np.ones(50, np.int64), np.ones(50))
+    assert open_one(relation, version=2, query_id="one", plan_id="2") is None, "somebody still reads the first"
+    assert open_one(relation, version=2, query_id="two", plan_id="2") is not None, "another query has its own"
+    first.end()
+    third = open_one(relation, version=3, query_id="one", plan_id="3")
+    assert third is not None
+    assert first.is_gone()
+    assert [state.parent.parent.name for state in states(places)] == ["plan-0-2", "plan-0-3"]
+
+
+def test_where_shared_memory_has_become_full_others_use_the_temporary_directory(
+    relation: MemoryRelation, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_one(relation, "first")
+    found = os.statvfs(places)
+    little = type(found)((*found[:4], 100, *found[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda place: little if Path(place).name == "memory" else found)
+    open_one(relation, "second")
+    open_one(relation, "first")
+    lying = {state.parent.parent.name: state.relative_to(places).parts[0] for state in states(places)}
+    assert lying == {"first-0-id": "memory", "second-0-id": "disk"}
+
+
+def test_a_stray_file_is_in_nobodys_way(relation: MemoryRelation, places: Path) -> None:
+    open_one(relation, "first")
+    (places / "memory" / f"semistream-hot-{os.getuid()}" / "stray").touch()
+    assert open_one(relation, "second") is not None
 
 
 def test_the_end_of_a_query_removes_what_no_other_query_uses(relation: MemoryRelation, places: Path) -> None:
@@ -149,7 +193,7 @@ def test_the_end_of_a_query_removes_what_no_other_query_uses(relation: MemoryRel
         hot = open_one(relation, name, query_id=query_id)
         hot.end()
     remove_hot_sets_of_query("one")
-    assert [state.parent.parent.name for state in states(places)] == ["b-0", "c-0"]
+    assert [state.parent.parent.name for state in states(places)] == ["b-0-id", "c-0-id"]
     remove_hot_sets_of_query("two")
     assert states(places) == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,12 +23,20 @@ bench = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Measure speed, hits and steadiness beside the alternatives."
 )
 
+
+@bench.callback()
+def _end_in_order() -> None:
+    """Measure speed, hits and steadiness beside the alternatives."""
+    # Whoever is asked to end ends the processes it has started as well, and removes what it has strewn about.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 bench.command("window")(window)
 bench.command("cluster")(cluster)
 
 LARGE_ROWS = 100_000_000
 
-Out = Annotated[Path, typer.Option(metavar="DIR", help="For data (kept for the next run), logs, results and figures.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="For data (kept for the next run), logs and figures.")]
 OUT = Path("semistream-bench")
 Json = Annotated[bool, typer.Option("--json", help="Print lines of JSON instead of a table.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all data.")]
@@ -66,7 +76,7 @@ def bench_enrich(
       semistream bench enrich --large --container 4g --contenders semistream-inlj,semistream
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.budget import parse_bytes
-    from semistream.cli.output import parse_rows, print_json, watching
+    from semistream.cli.output import made_folder, parse_rows, print_json, watching
     from semistream.clock import RealClock
 
     sizes = [parse_rows(text) for text in _split("relation-rows", relation_rows)]
@@ -98,7 +108,7 @@ def bench_enrich(
             container_bytes,
             out,
         )
-        out.mkdir(parents=True, exist_ok=True)
+        made_folder(out)
         for result in race(plan, display, RealClock()):
             results.append(result)
             if json:
@@ -108,6 +118,8 @@ def bench_enrich(
     _draw(results, out / "enrich.png")
     for setting in plan.settings():
         check_agreement([result for result in results if result.setting == setting])
+    if not any(result.status == "ok" for result in results):
+        raise typer.Exit(1)
 
 
 @bench.command("cache")
@@ -169,7 +181,7 @@ def bench_soak(
       semistream bench soak --minutes 0.5
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.budget import parse_bytes
-    from semistream.cli.output import print_json, watching
+    from semistream.cli.output import made_folder, print_json, watching
     from semistream.clock import RealClock
 
     memory_bytes = parse_bytes(memory)
@@ -181,7 +193,7 @@ def bench_soak(
 
         check_java()
         display.end("ready")
-        out.mkdir(parents=True, exist_ok=True)
+        made_folder(out)
         result = soak(SoakPlan(minutes, memory_bytes, seed, out), display, RealClock())
     if json:
         print_json(result.as_json())

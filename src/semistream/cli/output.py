@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -69,6 +70,19 @@ def parse_sizes(text: str) -> list[int]:
             "a list of memory sizes has an empty one", given=repr(text), allowed="sizes such as 4MB,16MB,64MB"
         )
     return [parse_bytes(size) for size in sizes]
+
+
+def made_folder(folder: Path) -> Path:
+    """The same folder, which is there now."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidOption(
+            "the folder for what is put out cannot be made",
+            given=f"{str(folder)!r} ({error.strerror})",
+            allowed="a folder, or the name of one that can be made",
+        ) from None
+    return folder
 
 
 def print_json(answer: object) -> None:

@@ -1,17 +1,19 @@
 """`configure`: what a Spark session should have from its beginning so that enrichments start and run fast.
 
-Nothing of it is needed. A setting that is there already stays, whoever made it: the builder, `spark-submit`, or the
-file with Spark's defaults. Spark lets the builder win over the other two, so they are looked up here.
+Nothing of it is needed. A setting that is there already stays, whoever made it: the builder, `spark-submit` or the
+variable with its arguments, or the file with Spark's defaults. Spark lets the builder win over the others, so they are
+looked up here.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +132,28 @@ def _settings_before() -> dict[str, str]:
         SparkContext._ensure_initialized()
         return dict(SparkConf().getAll())
     home = Path(os.environ.get("SPARK_HOME", str(Path(pyspark.__file__).parent)))
-    return _defaults_in(Path(os.environ.get("SPARK_CONF_DIR", str(home / "conf"))) / "spark-defaults.conf")
+    defaults = Path(os.environ.get("SPARK_CONF_DIR", str(home / "conf"))) / "spark-defaults.conf"
+    return _submitted(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")), defaults)
+
+
+def _submitted(arguments: Sequence[str], defaults: Path) -> dict[str, str]:
+    """The settings that `spark-submit` makes of its arguments, above those of a file."""
+    own: dict[str, str] = {}
+    words = iter(word for argument in arguments for word in _option_and_value(argument))
+    for word in words:
+        if word in ("--conf", "-c"):
+            name, _, value = next(words, "").partition("=")
+            own[name] = value
+        elif word == "--master":
+            own["spark.master"] = next(words, "")
+        elif word == "--properties-file":
+            defaults = Path(next(words, ""))
+    return {**_defaults_in(defaults), **own}
+
+
+def _option_and_value(argument: str) -> list[str]:
+    """The two parts of `--name=value`, or what there is."""
+    return argument.split("=", 1) if argument.startswith("--") else [argument]
 
 
 def _defaults_in(path: Path) -> dict[str, str]:

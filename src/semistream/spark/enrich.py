@@ -83,9 +83,9 @@ def enrich(
             `"default"` fills in `defaults`, `"error"` stops the query. A null key never has a partner.
         defaults: Values by output column for `on_miss="default"`.
         prefix: Put before the names of added columns, for a single relation.
-        shuffle: Whether rows with the same key are sent to the same task first. `"auto"` does it where it pays
-            (`explain` says why, or why not); `"always"` and `"never"` are for comparing. A key that is too frequent for
-            one task goes to all of them.
+        shuffle: Whether rows with the same key are sent to the same task first. `"auto"` does it where it pays, which
+            is with hardly any memory and thousands of tasks (`explain` says why, or why not); `"always"` and `"never"`
+            are for comparing. A key that is too frequent for one task goes to all of them.
         name: Name of the metrics in `progress.observedMetrics`; by default made of the relations' prefixes and
             names. It must be the only one of its name in a query.
 

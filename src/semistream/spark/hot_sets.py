@@ -3,14 +3,15 @@
 ```
 /dev/shm/semistream-hot-1000/        of this user alone; the temporary directory where there is no room in memory
   4026531836-7130-881203/            an executor: namespace, process, and when it began
-    3f9a…-0/                         an enrichment, and which of its lookups
+    3f9a…-0-77c1…/                   an enrichment, which of its lookups, and the plan that was made of it
       v7-1763280000123-4096/         a version of the relation: the hot set
       queries/<query id>             the streaming queries that use it
 ```
 
 An executor is the JVM above its Python workers; its workers come and go, and all of them find what those before have
 remembered. One version has files at a time: whoever opens another first removes the one before, and does without a hot
-set as long as somebody still reads that.
+set as long as somebody still reads that. The same holds for an enrichment that a query plans again and again, as in
+`foreachBatch`, while the relation changes.
 
 Folders are cleared away by whoever opens a hot set on the same node, once their executor is gone or nobody has used
 them for `UNUSED_S_MAX`; by the driver, when a query has ended or it ends itself, as far as they lie on its node.
@@ -47,8 +48,9 @@ Edition = tuple[int, int] | None
 class HotSets:
     """The hot sets of one lookup, one version at a time."""
 
-    def __init__(self, plan_id: str, lookup_number: int, bytes_max: int) -> None:
-        self._name = f"{plan_id}-{lookup_number}"
+    def __init__(self, family: str, plan_id: str, lookup_number: int, bytes_max: int) -> None:
+        self._name = f"{family}-{lookup_number}-{plan_id}"
+        self._siblings = f"{family}-{lookup_number}-*"
         self._bytes_max = bytes_max
 
     def open(self, relation: Relation, version: int, edition: Edition, query_id: str | None) -> HotSet | None:
@@ -57,24 +59,31 @@ class HotSets:
         if division is None:
             return None
         try:
-            root = _root(self._bytes_max)
-            if root is None:
+            folder = _folder(Path(executor_name()) / self._name, self._bytes_max)
+            if folder is None:
                 return None
-            _clear_away(root)
-            executor = root / executor_name()
-            folder = executor / self._name
-            for level in (executor, folder):
-                level.mkdir(mode=0o700, exist_ok=True)
+            _clear_away(folder)
             identity = "-".join(str(part) for part in (f"v{version}", *(edition or ())))
             if query_id is not None:
                 (folder / QUERIES).mkdir(mode=0o700, exist_ok=True)
                 (folder / QUERIES / query_id).touch()
+                if not self._have_plans_before_gone(folder, query_id):
+                    return None
             if not _removed(other for other in _hot_sets_in(folder) if other.name != identity):
                 return None
             return HotSet(folder / identity, *division, identity=f"{self._name} {identity}")
         except OSError:
             # No room, no permission, too few addresses: each worker remembers for itself.
             return None
+
+    def _have_plans_before_gone(self, folder: Path, query_id: str) -> bool:
+        """Remove what the same query remembered by plans that were made for other versions, as in `foreachBatch`."""
+        for other in folder.parent.glob(self._siblings):
+            if other != folder and _queries_of(other) == {query_id}:
+                _remove_enrichment(other)
+                if other.exists():
+                    return False
+        return True
 
 
 def executor_name() -> str:
@@ -118,20 +127,33 @@ def _name_of_root() -> str:
     return f"semistream-hot-{os.getuid()}"
 
 
-def _root(bytes_max: int) -> Path | None:
-    """A folder of our own where there is room: in memory if possible. All workers come to the same result."""
-    for place in _candidates():
-        root = place / _name_of_root()
+def _folder(below_root: Path, bytes_max: int) -> Path | None:
+    """The folder of an enrichment: where it is already, otherwise where there is room, in memory if possible."""
+    if not any((root / below_root).is_dir() for root in _roots()):
+        for place in _candidates():
+            if _room_bytes(place) > 2 * bytes_max and _made(place / _name_of_root(), below_root):
+                break
+    # Another worker may have made one at the same time, and filled it: the first of them is for all.
+    return next((root / below_root for root in _roots() if (root / below_root).is_dir()), None)
+
+
+def _room_bytes(place: Path) -> int:
+    try:
+        status = os.statvfs(place)
+    except OSError:
+        return 0
+    return status.f_bavail * status.f_frsize
+
+
+def _made(root: Path, below_root: Path) -> bool:
+    """Make a folder in a root that is ours; False where that cannot be."""
+    with contextlib.suppress(OSError):
+        root.mkdir(mode=0o700, exist_ok=True)
         if _is_ours(root):
-            # It was found to have room before, and by now we may have filled it.
-            return root
-        with contextlib.suppress(OSError):
-            status = os.statvfs(place)
-            if status.f_bavail * status.f_frsize > 2 * bytes_max:
-                root.mkdir(mode=0o700)
-        if _is_ours(root):
-            return root
-    return None
+            for level in (below_root.parent, below_root):
+                (root / level).mkdir(mode=0o700, exist_ok=True)
+            return True
+    return False
 
 
 def _roots() -> Iterator[Path]:
@@ -149,6 +171,11 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
+def _queries_of(enrichment: Path) -> set[str]:
+    queries = enrichment / QUERIES
+    return {query.name for query in queries.iterdir()} if queries.is_dir() else set()
+
+
 def _hot_sets_in(enrichment: Path) -> Iterator[Path]:
     for folder in enrichment.iterdir():
         if folder.name != QUERIES:
@@ -158,19 +185,24 @@ def _hot_sets_in(enrichment: Path) -> Iterator[Path]:
 # Clearing away -------------------------------------------------------------------------------------------------------
 
 
-def _clear_away(root: Path) -> None:
-    """Remove what dead executors have left, and what nobody has used for long."""
-    for executor in root.iterdir():
-        namespace, pid, began = (*executor.name.split("-"), "", "")[:3]
-        if namespace == _namespace() and (not pid.isdecimal() or _began(int(pid)) != began):
-            _remove_executor(executor)
-            continue
-        # Of executors in other containers nothing is known but when they used their files.
-        for enrichment in executor.iterdir():
-            if all(_unused_s(folder) > UNUSED_S_MAX for folder in _hot_sets_in(enrichment)):
-                _remove_enrichment(enrichment)
+def _clear_away(own: Path) -> None:
+    """Remove what dead executors have left, and what nobody has used for long, but for what is to be used now."""
+    for executor in own.parent.parent.iterdir():
+        # What is no folder is not ours, and what is gone by now somebody else has removed.
         with contextlib.suppress(OSError):
-            executor.rmdir()
+            _clear_executor_away(executor, own)
+
+
+def _clear_executor_away(executor: Path, own: Path) -> None:
+    namespace, pid, began = (*executor.name.split("-"), "", "")[:3]
+    if namespace == _namespace() and (not pid.isdecimal() or _began(int(pid)) != began):
+        _remove_executor(executor)
+        return
+    # Of executors in other containers nothing is known but when they used their files.
+    for enrichment in executor.iterdir():
+        if enrichment != own and all(_unused_s(folder) > UNUSED_S_MAX for folder in _hot_sets_in(enrichment)):
+            _remove_enrichment(enrichment)
+    executor.rmdir()
 
 
 def _unused_s(hot_set: Path) -> float:

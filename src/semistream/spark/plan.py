@@ -116,6 +116,8 @@ class EnrichPlan:
 
     id: str
     """Names this enrichment among all that a worker may serve."""
+    family: str
+    """The same for plans that differ in nothing but what a relation was like when they were made."""
     lookups: tuple[LookupPlan, ...]
     memory_bytes: int
     """For all workers of an executor together."""
@@ -186,8 +188,9 @@ def make_plan(
     way, why = _choose_way(plans, memory_bytes // probable_workers, batch_rows)
     shared_out, why_shared_out = _choose_shuffle(plans, shuffle, memory_bytes, tasks)
     reasons = (why, why_shared_out, *choices)
-    identity = _identity(plans, memory_bytes, workers, batch_rows)
-    return EnrichPlan(identity, plans, memory_bytes, workers, batch_rows, way, shared_out, reasons)
+    identity = _digest(plans, memory_bytes, workers, batch_rows)
+    family = _digest([(lookup.relation.path, lookup.on, lookup.output_names) for lookup in lookups], memory_bytes)
+    return EnrichPlan(identity, family, plans, memory_bytes, workers, batch_rows, way, shared_out, reasons)
 
 
 def _choose_shuffle(
@@ -236,13 +239,13 @@ def _choose_algorithms(
     return tuple(fitting_plans), choices
 
 
-def _identity(plans: Sequence[LookupPlan], memory_bytes: int, workers: int, batch_rows: int) -> str:
-    """The same for the same enrichment, so that one that is planned again, as in `foreachBatch`, is warm at once.
+def _digest(*parts: object) -> str:
+    """A name that is the same for the same, so that what is planned again, as in `foreachBatch`, is warm at once.
 
     Another number of workers, or of rows that cross at a time, divides the memory in another way: what is remembered
     then has another shape, and lies apart.
     """
-    return hashlib.blake2b(repr((plans, memory_bytes, workers, batch_rows)).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 def in_words(plan: EnrichPlan) -> str:

@@ -44,7 +44,7 @@ class ServedLookup:
         self._rows_may_wait = rows_may_wait
         self._parts = memory_parts(enrichment, self.plan)
         self._memory_bytes = self._parts.seatless_bytes if seat == NO_SEAT else self._parts.seat_bytes
-        self._hot_sets = HotSets(enrichment.id, number, self._parts.hot_bytes)
+        self._hot_sets = HotSets(enrichment.family, enrichment.id, number, self._parts.hot_bytes)
         self._hot: HotSet | None = None
         self._query_id: str | None = None
         self._batch_rows = enrichment.batch_rows if enrichment.batch_rows > 0 else BATCH_ROWS

@@ -24,7 +24,7 @@ from semistream.spark.worker import as_columns
 HOT_PARTS = 4
 """A key with more than a fourth of what a task should get is too much for one."""
 
-HOT_ROWS_MIN = 16
+HOT_ROWS_MIN = 4
 """In a small batch every key has a large part, and is still no work for more than one task."""
 
 

@@ -168,13 +168,20 @@ def _served_by(plan: EnrichPlan, *, rows_may_wait: bool) -> _Served:
     now_s = _clock.now_s()
     # What is divided for answers in one piece does not serve for rows that wait.
     served_id = f"{plan.id}-{'rows' if rows_may_wait else 'answers'}"
-    for other_id in [i for i, other in _served.items() if now_s - other.used_at_s > IDLE_S_MAX and i != served_id]:
-        _served.pop(other_id).close(other_id)
+    for other_id, other in list(_served.items()):
+        if other_id != served_id and (now_s - other.used_at_s > IDLE_S_MAX or other.is_replaced_by(plan)):
+            _served.pop(other_id).close(other_id)
     if served_id not in _served:
         _served[served_id] = _Served(served_id, plan, rows_may_wait)
     served = _served[served_id]
     served.used_at_s = now_s
     return served
+
+
+def _of_task(name: str) -> str | None:
+    """A property of the job that this task belongs to."""
+    context = TaskContext.get()
+    return context.getLocalProperty(name) if context else None
 
 
 class _Served:
@@ -185,6 +192,7 @@ class _Served:
         workers = plan.workers or os.cpu_count() or 1
         self.seat = take_seat(served_id, workers)
         self.used_at_s = 0.0
+        self._query_id: str | None = None
         self._lookups = [
             ServedLookup(plan, number, self.seat, rows_may_wait=rows_may_wait, clock=_clock)
             for number in range(len(plan.lookups))
@@ -200,14 +208,17 @@ class _Served:
         for lookup in self._lookups:
             lookup.close()
 
+    def is_replaced_by(self, plan: EnrichPlan) -> bool:
+        """Whether the query of this task has planned the same again: a relation has changed since."""
+        query_id = _of_task("sql.streaming.queryId")
+        return plan.family == self._plan.family and query_id is not None and query_id == self._query_id
+
     def begin_task(self) -> None:
         """Pin every relation to the version that this task must see, and start from a clean slate."""
         self._wait_until_shared()
-        context = TaskContext.get()
-        query_id = context.getLocalProperty("sql.streaming.queryId") if context else None
-        batch_id = context.getLocalProperty("streaming.sql.batchId") if context else None
+        self._query_id, batch_id = _of_task("sql.streaming.queryId"), _of_task("streaming.sql.batchId")
         for lookup in self._lookups:
-            lookup.begin_task(query_id, batch_id)
+            lookup.begin_task(self._query_id, batch_id)
         self._rows_in = 0
 
     def end_task(self) -> None:

@@ -21,8 +21,10 @@ def removed_file(path: Path) -> bool:
     """Remove a segment that nobody reads, and free its memory although it may be mapped; False when somebody reads."""
     try:
         descriptor = os.open(path, OPEN_FLAGS)
-    except OSError:
+    except FileNotFoundError:
         return True
+    except OSError:
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(descriptor, 0)
@@ -38,10 +40,12 @@ def remove_hot_set(folder: Path) -> bool:
     """Remove a hot set that nobody reads or writes, and free its memory; False when somebody does."""
     try:
         state = os.open(folder / STATE, OPEN_FLAGS)
-    except OSError:
-        # Never completed, or not ours to open.
+    except FileNotFoundError:
+        # Never completed.
         shutil.rmtree(folder, ignore_errors=True)
         return not folder.exists()
+    except OSError:
+        return False
     try:
         fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
         removed = [removed_file(Path(entry.path)) for entry in os.scandir(folder) if entry.name != STATE]

@@ -11,14 +11,16 @@ from pyspark.sql import SparkSession
 import semistream as ss
 
 
-def main(relation: str, ready: Path) -> None:
+def main(relation: str, ready: Path, *wishes: str) -> None:
     """Enrich some rows, say so, and wait."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    if "configured" in wishes:
+        builder = ss.configure(builder)
     spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF").getOrCreate()
     enriched = ss.enrich(spark.range(50_000), ss.relation(relation), on="id", memory="32MB")
     enriched.write.format("noop").mode("overwrite").save()
     ready.touch()
-    if len(sys.argv) > 3:
+    if "end" in wishes:
         time.sleep(2)
         spark.stop()
         return
@@ -26,4 +28,4 @@ def main(relation: str, ready: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])
