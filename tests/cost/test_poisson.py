@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from semistream.cost.poisson import EXACT_TERMS, at_least, at_least_in_a_part
+from semistream.cost.poisson import EXACT_TERMS, at_least, at_least_in_a_part, short_of
 
 
 def summed(mean: float, least: int) -> float:
@@ -28,3 +28,11 @@ def test_of_a_part_of_the_time_the_tail_is_the_mean_over_all_parts(least: int) -
     parts = (np.arange(2000) + 0.5) / 2000
     expected = [float(at_least(mean * parts, least).mean()) for mean in means.tolist()]
     assert at_least_in_a_part(means, least) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("limit", [4, 40, 400])
+def test_a_poisson_number_falls_short_of_a_limit_by_what_it_does_on_average(limit: int) -> None:
+    means = limit * np.array([0.1, 0.7, 1.0, 1.5])
+    numbers = np.random.default_rng(1).poisson(means, (200_000, len(means)))
+    seen = np.maximum(limit - numbers, 0).mean(axis=0)
+    assert short_of(means, limit) == pytest.approx(seen, abs=0.02 * limit)

@@ -62,7 +62,7 @@ import numpy as np
 
 from semistream.cost.base import Workload
 from semistream.cost.pages import PageShares, page_shares_behind
-from semistream.cost.poisson import LEAST_CHANCE, at_least, at_least_in_a_part
+from semistream.cost.poisson import LEAST_CHANCE, at_least, at_least_in_a_part, short_of
 from semistream.cost.steady_state import even_residence, rows_leaving
 from semistream.cost.zipf import Floats
 
@@ -80,9 +80,6 @@ RELATIVE_ERROR = 2e-3
 
 LEAST_SHARE = 1e-3
 """Of hits: fewer need not be known as exactly."""
-
-ROOMS = 4
-"""Sizes of the room for newcomers that stand for all between one part of the cache and two."""
 
 ROOM_ROUNDS = 3
 """Of finding how many keys want to come in and how many of them can, which depend on each other."""
@@ -258,11 +255,10 @@ def share_with_some(loop: Loop, coming: Floats, reads: Floats) -> float:
 def _chance_of_room(before: Floats, part_keys: float) -> Floats:
     """The probability that there is room for a key behind so many others, a Poisson number.
 
-    Room is made for a part of the cache when there is not enough, and up to a part was free already.
+    Room is made for a part of the cache when there is not enough, and up to a part was free already, any part of it.
     """
-    rooms = [max(1, round(part_keys * (1.0 + (number + 0.5) / ROOMS))) for number in range(ROOMS)]
-    chance: Floats = 1.0 - np.mean([at_least(before, room) for room in rooms], axis=0)
-    return np.maximum(chance, LEAST_CHANCE)
+    chance = (short_of(before, 2.0 * part_keys) - short_of(before, part_keys)) / part_keys
+    return np.clip(chance, LEAST_CHANCE, 1.0)
 
 
 def _before_on_page(loop: Loop, keys: Floats) -> Floats:

@@ -38,6 +38,15 @@ def at_least_in_a_part(mean: Floats, least: int) -> Floats:
     return chance
 
 
+def short_of(mean: Floats, limit: float) -> Floats:
+    """By how much a Poisson number of this mean falls short of a limit on average, as if it were normal."""
+    deviation = np.sqrt(np.maximum(mean, LEAST_CHANCE))
+    z = (limit - mean) / deviation
+    below = np.array([0.5 * math.erfc(-one / math.sqrt(2.0)) for one in z.tolist()])
+    short: Floats = deviation * np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi) + (limit - mean) * below
+    return short
+
+
 def poisson_moves(means: Floats, states: int) -> Floats:
     """For each mean, the probabilities of coming from one number of uses to another; the last is that or more."""
     chances = np.empty((len(means), states))
