@@ -42,7 +42,7 @@ def short_of(mean: Floats, limit: float) -> Floats:
     """By how much a Poisson number of this mean falls short of a limit on average, as if it were normal."""
     deviation = np.sqrt(np.maximum(mean, LEAST_CHANCE))
     z = (limit - mean) / deviation
-    below = np.array([0.5 * math.erfc(-one / math.sqrt(2.0)) for one in z.tolist()])
+    below = np.array([0.5 * math.erfc(one) for one in (-z / math.sqrt(2.0)).tolist()])
     short: Floats = deviation * np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi) + (limit - mean) * below
     return short
 
