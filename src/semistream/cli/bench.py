@@ -76,7 +76,7 @@ def bench_enrich(
       semistream bench enrich --large --container 4g --contenders semistream-inlj,semistream
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.budget import parse_bytes
-    from semistream.cli.output import made_folder, parse_rows, print_json, watching
+    from semistream.cli.output import make_folder, parse_rows, print_json, watching
     from semistream.clock import RealClock
 
     sizes = [parse_rows(text) for text in _split("relation-rows", relation_rows)]
@@ -108,7 +108,7 @@ def bench_enrich(
             container_bytes,
             out,
         )
-        made_folder(out)
+        make_folder(out)
         for result in race(plan, display, RealClock()):
             results.append(result)
             if json:
@@ -181,7 +181,7 @@ def bench_soak(
       semistream bench soak --minutes 0.5
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.budget import parse_bytes
-    from semistream.cli.output import made_folder, print_json, watching
+    from semistream.cli.output import make_folder, print_json, watching
     from semistream.clock import RealClock
 
     memory_bytes = parse_bytes(memory)
@@ -193,7 +193,7 @@ def bench_soak(
 
         check_java()
         display.end("ready")
-        made_folder(out)
+        make_folder(out)
         result = soak(SoakPlan(minutes, memory_bytes, seed, out), display, RealClock())
     if json:
         print_json(result.as_json())

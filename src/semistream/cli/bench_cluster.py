@@ -37,7 +37,7 @@ def cluster(
       semistream bench cluster --relation-rows 10M --memory 256MB --json
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.budget import parse_bytes
-    from semistream.cli.output import made_folder, parse_rows, print_json, watching
+    from semistream.cli.output import make_folder, parse_rows, print_json, watching
     from semistream.clock import RealClock
 
     sizes, memory_bytes = (parse_rows(relation_rows), parse_rows(batch_rows)), parse_bytes(memory)
@@ -50,7 +50,7 @@ def cluster(
 
         check_java()
         display.end("ready")
-        made_folder(out)
+        make_folder(out)
         plan = ClusterPlan(Setting(*sizes, skew), memory_bytes, batches, seed, time_limit, out)
         for result in compare(plan, display, RealClock()):
             results.append(result)

@@ -41,7 +41,7 @@ def window(
       semistream bench window --band
     """  # noqa: D301 - typer keeps the lines behind this mark as they are
     from semistream.budget import parse_bytes
-    from semistream.cli.output import made_folder, parse_rows, print_json, watching
+    from semistream.cli.output import make_folder, parse_rows, print_json, watching
     from semistream.clock import RealClock
     from semistream.window.windows import seconds
 
@@ -65,7 +65,7 @@ def window(
         check_contenders(kind, chosen)
         _check_engines(kind, chosen)
         display.end(", ".join(chosen))
-        made_folder(out)
+        make_folder(out)
         plan = WindowPlan(kind, chosen, rows, batches, window_s, memory_bytes, seed, time_limit, out)
         for result in window_race(plan, display, RealClock()):
             results.append(result)

@@ -72,8 +72,8 @@ def parse_sizes(text: str) -> list[int]:
     return [parse_bytes(size) for size in sizes]
 
 
-def made_folder(folder: Path) -> Path:
-    """The same folder, which is there now."""
+def make_folder(folder: Path) -> None:
+    """Make a folder for what is put out, unless it is there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -82,7 +82,6 @@ def made_folder(folder: Path) -> Path:
             given=f"{str(folder)!r} ({error.strerror})",
             allowed="a folder, or the name of one that can be made",
         ) from None
-    return folder
 
 
 def print_json(answer: object) -> None:

@@ -23,8 +23,11 @@ Assumes that spans are alike. The first after a step is still a little like the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+
+import numpy as np
+
+from semistream.cost.poisson import short_of
 
 THRESHOLD_MAX = 1024
 """Where the search for the threshold ends; a small cache beside a long queue comes to rest at some ten."""
@@ -54,15 +57,9 @@ def weights(parts_at: Callable[[int], float], parts_max: int, part_keys: float) 
 
 def _between(parts: float, begin: int, part_keys: float) -> float:
     """How much of the part from `begin` to the next is filled on average."""
-    return _beyond(parts, begin, part_keys) - _beyond(parts, begin + 1, part_keys)
-
-
-def _beyond(parts: float, limit: int, part_keys: float) -> float:
-    """By how many parts the limit is exceeded on average, if the number of keys is nearly normal."""
-    deviation = math.sqrt(max(parts, 1e-12) / part_keys)
-    z = (parts - limit) / deviation
-    density = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
-    return deviation * density + (parts - limit) * 0.5 * math.erfc(-z / math.sqrt(2.0))
+    keys = np.array([parts * part_keys])
+    lacking = short_of(keys, begin * part_keys) - short_of(keys, (begin + 1) * part_keys)
+    return 1.0 + float(lacking[0]) / part_keys
 
 
 def _least_that_does_not_rise(rises: Callable[[int], float]) -> int:
