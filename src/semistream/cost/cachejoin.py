@@ -111,7 +111,9 @@ def resting(workload: Workload, sizes: Sizes, going: Going) -> Mapping[int, AtRe
 
     def parts_at(threshold: int) -> float:
         if threshold not in under:
-            under[threshold] = _under(threshold, workload, sizes, going)
+            nearest = min(under, key=lambda known: abs(known - threshold), default=None)
+            begin = under[nearest][0] if nearest is not None else None
+            under[threshold] = _under(threshold, workload, sizes, going, begin)
         loop, until_in = under[threshold]
         keys_per_row = float((loop.count * (1.0 - loop.occupancy) / until_in).sum())
         return keys_per_row * ROUNDS_WATCHED * loop.round_rows / part
@@ -128,7 +130,9 @@ def _without_places(workload: Workload, sizes: Sizes) -> Loop:
     return settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, lambda loop: (np.zeros_like(loop.share), None))
 
 
-def _under(threshold: int, workload: Workload, sizes: Sizes, going: Going) -> tuple[Loop, Floats]:
+def _under(
+    threshold: int, workload: Workload, sizes: Sizes, going: Going, begin: Loop | None
+) -> tuple[Loop, Floats]:
     """The loop behind a cache whose threshold does not move, and the rows until a key comes in."""
     places = _places(workload, sizes)
 
@@ -136,7 +140,7 @@ def _under(threshold: int, workload: Workload, sizes: Sizes, going: Going) -> tu
         until_in = rows_until_let_in(loop, threshold, _part_keys(places))
         return going(loop, until_in, threshold, places), until_in
 
-    loop = settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy)
+    loop = settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy, begin)
     return loop, rows_until_let_in(loop, threshold, _part_keys(places))
 
 

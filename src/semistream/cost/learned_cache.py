@@ -57,14 +57,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from semistream.cost.base import Workload
 from semistream.cost.pages import PageShares, page_shares_behind
-from semistream.cost.poisson import LEAST_CHANCE, at_least, at_least_in_a_part, short_of
+from semistream.cost.poisson import LEAST_CHANCE, SURE_DEVIATIONS, at_least, at_least_in_a_part, short_of
 from semistream.cost.steady_state import even_residence, rows_leaving
-from semistream.cost.zipf import Floats
+from semistream.cost.zipf import Floats, Popularity
 
 SINGLE_RANKS = 256
 """Hottest ranks that stand alone."""
@@ -84,8 +85,8 @@ LEAST_SHARE = 1e-3
 ROOM_ROUNDS = 3
 """Of finding how many keys want to come in and how many of them can, which depend on each other."""
 
-SURE_DEVIATIONS = 6.0
-"""Standard deviations beyond which a Poisson number is not expected."""
+GROUPED = 8
+"""Laws of popularity whose groups are kept; a tuner asks hundreds of times about one."""
 
 HALVINGS = 40
 """Of the bracket for the pace at which keys go, in the logarithm."""
@@ -111,6 +112,8 @@ class Loop:
     residence_rows: float
     pages: int
     keys_per_page: float
+    wait: Floats
+    """How long the rows of a key wait (`PageShares.wait`)."""
 
     @property
     def residence_while_out_rows(self) -> Floats:
@@ -151,21 +154,23 @@ def settle(
     page_rows: int,
     waiting_rows: Callable[[float], float],
     occupancy: Callable[[Loop], tuple[Floats, Floats | None]],
+    begin: Loop | None = None,
 ) -> Loop:
     """Find the occupancy that agrees with the loop it makes.
 
     `waiting_rows` says how many rows may wait beside so many cached keys, `occupancy` what a loop makes of the cache.
+    The search begins with the loop of another cache of the same workload, if there is one, or with an empty cache.
     """
-    edges = _edges(workload.keys)
-    held, wait = np.zeros(len(edges) - 1), np.ones(len(edges) - 1)
-    loop = _loop(workload, page_rows, edges, held, wait, waiting_rows)
+    groups = _groups(workload.popularity)
+    held, wait = (begin.occupancy, begin.wait) if begin else (np.zeros_like(groups.share), np.ones_like(groups.share))
+    loop = _loop(workload, page_rows, groups, held, wait, waiting_rows)
     for _ in range(ROUNDS_MAX):
         # Half of the way: the whole of it would swing, because an empty cache lets in what a full one keeps out.
         share_held, until_in = occupancy(loop)
         held = (held + share_held) / 2.0
         if until_in is not None:
             wait = (wait + _waits(loop, until_in)) / 2.0
-        before, loop = loop, _loop(workload, page_rows, edges, held, wait, waiting_rows)
+        before, loop = loop, _loop(workload, page_rows, groups, held, wait, waiting_rows)
         smaller_share = max(min(loop.hit_share, 1.0 - loop.hit_share), LEAST_SHARE)
         moved = abs(loop.hit_share - before.hit_share) / smaller_share
         if max(moved, abs(loop.w_s / before.w_s - 1.0)) <= RELATIVE_ERROR:
@@ -295,6 +300,16 @@ def sharing_places(loop: Loop, until_in: Floats, evictable: Floats, sure_rows: f
     return occupancy(fast)
 
 
+@dataclass(frozen=True)
+class _Groups:
+    """Ranks that stand together."""
+
+    edges: Floats
+    """Ranks at which groups begin and end."""
+    count: Floats
+    share: Floats
+
+
 def _edges(keys: int) -> Floats:
     """Ranks at which groups begin and end."""
     if keys <= SINGLE_RANKS:
@@ -304,16 +319,22 @@ def _edges(keys: int) -> Floats:
     return np.concatenate([np.arange(float(SINGLE_RANKS)), further])
 
 
+@lru_cache(maxsize=GROUPED)
+def _groups(popularity: Popularity) -> _Groups:
+    edges = _edges(popularity.keys)
+    count = np.diff(edges)
+    return _Groups(edges, count, np.diff(popularity.cumulative(edges)) / count)
+
+
 def _loop(
     workload: Workload,
     page_rows: int,
-    edges: Floats,
+    groups: _Groups,
     occupancy: Floats,
     wait: Floats,
     waiting_rows: Callable[[float], float],
 ) -> Loop:
-    count = np.diff(edges)
-    share = np.diff(workload.popularity.cumulative(edges)) / count
+    edges, count, share = groups.edges, groups.count, groups.share
     hit_share = min(float((count * share * occupancy).sum()), 1.0 - 1e-9)
     sums = np.concatenate([[0.0], np.cumsum(count * share * (1.0 - occupancy))])
     keys_per_page = workload.keys_per_page(page_rows)
@@ -352,4 +373,5 @@ def _loop(
         residence_rows=residence / (1.0 - hit_share),
         pages=pages,
         keys_per_page=keys_per_page,
+        wait=wait,
     )

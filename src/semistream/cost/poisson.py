@@ -11,6 +11,9 @@ from semistream.cost.zipf import Floats
 LEAST_CHANCE = 1e-15
 """What is less probable never happens; keeps quotients finite."""
 
+SURE_DEVIATIONS = 6.0
+"""Standard deviations beyond which a Poisson number is not expected."""
+
 EXACT_TERMS = 100
 """Poisson sums up to here are added up; further ones by a formula that is then exact to four digits."""
 
@@ -42,7 +45,9 @@ def short_of(mean: Floats, limit: float) -> Floats:
     """By how much a Poisson number of this mean falls short of a limit on average, as if it were normal."""
     deviation = np.sqrt(np.maximum(mean, LEAST_CHANCE))
     z = (limit - mean) / deviation
-    below = np.array([0.5 * math.erfc(one) for one in (-z / math.sqrt(2.0)).tolist()])
+    below = (z > 0.0).astype(np.float64)
+    is_open = np.abs(z) < SURE_DEVIATIONS
+    below[is_open] = [0.5 * math.erfc(one) for one in (-z[is_open] / math.sqrt(2.0)).tolist()]
     short: Floats = deviation * np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi) + (limit - mean) * below
     return short
 

@@ -8,8 +8,8 @@ Equations 1 to 3 are CACHEJOIN's (see there for symbols and for w_N and w_S), ap
 Who makes room is the key with the fewest recorded uses. Records are halved every round, so a record is a Markov chain,
 r' = floor((r + uses of a round) / 2), and what is found at any moment is r and the uses since. Rounding makes it forget
 more than half where uses are few: of half a use a round next to nothing is left (`recorded_at_most`). A newcomer, who
-brings the rows that waited for it, is safe until they have been halved away. Those with the fewest, a sixteenth of the
-cache or more, can go.
+brings the rows that waited for it, is safe until they have been halved away. The sixteenth of the cache with the fewest
+goes, and of equally few uses anybody (`_found_leaving`).
 
 | symbol | name here   | unit | meaning                 |
 |--------|-------------|------|-------------------------|
@@ -74,15 +74,26 @@ def resting_threshold(workload: Workload, sizes: Sizes) -> int:
 
 def least_used_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
     """Keys stay the longer the more they are used."""
-    uses_a_round = loop.share * loop.round_rows
-    held = loop.count * loop.occupancy
-    for fewest in range(FEWEST_MAX):
-        evictable = recorded_at_most(fewest, uses_a_round)
-        if float((held * evictable).sum()) >= LEAVING_SHARE * held.sum():
-            break
+    fewest, evictable = _found_leaving(loop)
     # The record is halved at the end of a round, and a newcomer comes in the middle of one.
     sure_rows = (math.log2(threshold) + 0.5) * loop.round_rows if fewest == 0 else 0.0
     return sharing_places(loop, until_in, evictable, sure_rows, places)
+
+
+def _found_leaving(loop: Loop) -> tuple[int, Floats]:
+    """How few uses are few when room is made, and the probability that a key of each group is one of those that go."""
+    uses_a_round = loop.share * loop.round_rows
+    held = loop.count * loop.occupancy
+    leaving = LEAVING_SHARE * float(held.sum())
+    fewer, are_fewer = np.zeros_like(held), 0.0
+    for fewest in range(FEWEST_MAX):
+        few = recorded_at_most(fewest, uses_a_round)
+        are_few = float((held * few).sum())
+        if are_few >= leaving > 0.0:
+            # All with fewer uses go, and as many of those with just so few as are lacking.
+            return fewest, fewer + (few - fewer) * (leaving - are_fewer) / (are_few - are_fewer)
+        fewer, are_fewer = few, are_few
+    return FEWEST_MAX - 1, fewer
 
 
 def recorded_at_most(fewest: int, uses_a_round: Floats) -> Floats:

@@ -15,8 +15,10 @@ The tuner here is a search over a grid with the models of `semistream.cost`; it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -110,7 +112,31 @@ def _tuned_cache(place: Place) -> dict[str, Any]:
         )
         return cachejoin.predict(place.workload, sizes, place.unit_costs).mu_rows_per_s
 
-    return {"cache_share": max(CACHE_SHARES, key=rate)}
+    return {"cache_share": at_peak(CACHE_SHARES, rate)}
+
+
+def at_peak(values: Sequence[float], rate: Callable[[float], float]) -> float:
+    """The value with the highest rate, which rises up to it and falls behind it: golden section, on a grid.
+
+    Example:
+        >>> at_peak(range(19), lambda value: -abs(value - 18))
+        18
+    """
+
+    @cache
+    def rate_at(place: int) -> float:
+        return rate(values[place]) if place < len(values) else -math.inf
+
+    # Fibonacci's numbers: of the two places that are compared, one is compared again in the next step.
+    shorter, longer = 1, 1
+    while shorter + longer <= len(values):
+        shorter, longer = longer, shorter + longer
+    before = -1
+    while shorter < longer:
+        if rate_at(before + shorter) < rate_at(before + longer):
+            before += shorter
+        shorter, longer = longer - shorter, shorter
+    return values[before + 1]
 
 
 def _pins(place: Place) -> dict[str, Any]:
