@@ -91,12 +91,16 @@ def c_loop_s(unit_costs: UnitCosts, v_r_bytes: float, *, b: float, w_n: float, w
 def learned(workload: Workload, sizes: Sizes) -> Loop:
     """The loop behind the cache, under the threshold that it rests at most of the time."""
     at_rest = resting(workload, sizes, any_go)
-    return at_rest[max(at_rest, key=lambda threshold: at_rest[threshold].weight)].loop
+    return at_rest[most_of_the_time(at_rest)].loop
 
 
 def resting_threshold(workload: Workload, sizes: Sizes) -> int:
     """The threshold that the cache rests at most of the time."""
-    at_rest = resting(workload, sizes, any_go)
+    return most_of_the_time(resting(workload, sizes, any_go))
+
+
+def most_of_the_time(at_rest: Mapping[int, AtRest]) -> int:
+    """Of some thresholds the one with the largest weight."""
     return max(at_rest, key=lambda threshold: at_rest[threshold].weight)
 
 
@@ -106,7 +110,7 @@ def resting(workload: Workload, sizes: Sizes, going: Going) -> Mapping[int, AtRe
     places = _places(workload, sizes)
     if places < 1.0:
         return {1: AtRest(1.0, _without_places(workload, sizes), 0.0)}
-    part = max(1, int(REPLACED_SHARE * places / FILLED_SHARE))
+    part = _part_keys(places)
     under: dict[int, tuple[Loop, Floats]] = {}
 
     def parts_at(threshold: int) -> float:
@@ -130,9 +134,7 @@ def _without_places(workload: Workload, sizes: Sizes) -> Loop:
     return settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, lambda loop: (np.zeros_like(loop.share), None))
 
 
-def _under(
-    threshold: int, workload: Workload, sizes: Sizes, going: Going, begin: Loop | None
-) -> tuple[Loop, Floats]:
+def _under(threshold: int, workload: Workload, sizes: Sizes, going: Going, begin: Loop | None) -> tuple[Loop, Floats]:
     """The loop behind a cache whose threshold does not move, and the rows until a key comes in."""
     places = _places(workload, sizes)
 
@@ -149,9 +151,9 @@ def _places(workload: Workload, sizes: Sizes) -> float:
     return min(FILLED_SHARE * sizes.h_r_rows / workload.rows_per_key, workload.keys - 1.0)
 
 
-def _part_keys(places: float) -> float:
+def _part_keys(places: float) -> int:
     """Keys for which room is made at once."""
-    return max(1.0, REPLACED_SHARE * places / FILLED_SHARE)
+    return max(1, int(REPLACED_SHARE * places / FILLED_SHARE))
 
 
 def any_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:

@@ -57,7 +57,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -88,8 +88,8 @@ ROOM_ROUNDS = 3
 GROUPED = 8
 """Laws of popularity whose groups are kept; a tuner asks hundreds of times about one."""
 
-HALVINGS = 40
-"""Of the bracket for the pace at which keys go, in the logarithm."""
+HALVINGS = 24
+"""Of the bracket for the pace at which keys go, in the logarithm: to some millionths."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,24 @@ class Loop:
     wait: Floats
     """How long the rows of a key wait (`PageShares.wait`)."""
 
-    @property
+    @cached_property
     def residence_while_out_rows(self) -> Floats:
         """T while a key of each group is out: its rows are let through then, and fill H_S the sooner."""
         let_through = 1.0 - self.hit_share
         longer: Floats = self.residence_rows * let_through / (let_through + self.share * self.occupancy)
         return longer
+
+    @cached_property
+    def between_reads_rows(self) -> Floats:
+        """Between two reads of the page of a key that is out."""
+        between: Floats = 1.0 / self.page_rate + self.residence_while_out_rows
+        return between
+
+    @cached_property
+    def empty_share(self) -> Floats:
+        """For which share of the time no row waits for the page of a key that is out."""
+        share: Floats = 1.0 / (1.0 + self.page_rate * self.residence_while_out_rows)
+        return share
 
     @property
     def let_through_while_in(self) -> Floats:
@@ -183,55 +195,49 @@ def rows_until_let_in(loop: Loop, least_waiting: int, part_keys: float | None = 
 
     With `part_keys` room is made for so many keys at once, and a read lets in what fits, in the order of its page.
     """
+    wants = _wants(loop, least_waiting)
     chance = np.ones_like(loop.share)
-    until_in = _until_let_in(loop, least_waiting, chance)
+    until_in = _until_let_in(loop, *wants, chance)
     if part_keys is None:
         return until_in
     for _ in range(ROOM_ROUNDS):
-        wanting = loop.count * (1.0 - loop.occupancy) * _between_reads(loop) / until_in / chance
+        wanting = loop.count * (1.0 - loop.occupancy) * loop.between_reads_rows / until_in / chance
         before = _before_on_page(loop, wanting)
         most = float(before.max())
         if most + SURE_DEVIATIONS * math.sqrt(most) < part_keys:
             break
         chance = _chance_of_room(before, part_keys)
-        until_in = _until_let_in(loop, least_waiting, chance)
+        until_in = _until_let_in(loop, *wants, chance)
     return until_in
 
 
-def _until_let_in(loop: Loop, least_waiting: int, room: Floats) -> Floats:
-    """The same, if there is room for a key that wants to come in with such a chance."""
+def _wants(loop: Loop, least_waiting: int) -> tuple[Floats, Floats]:
+    """The probability that a key that is out has enough rows to come in, with the next read of its page and further."""
     mean = loop.share * loop.residence_while_out_rows
     comes_first = loop.share / loop.page_rate
-    wants = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
-    empty = _empty_share(loop)
-    at_first = room * (empty * wants + (1.0 - empty) * at_least_in_a_part(mean, least_waiting))
-    further_reads = (1.0 - at_first) / np.maximum(room * wants, LEAST_CHANCE)
-    until_in: Floats = _until_first_read(loop) + _between_reads(loop) * further_reads
+    further = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
+    empty = loop.empty_share
+    return empty * further + (1.0 - empty) * at_least_in_a_part(mean, least_waiting), further
+
+
+def _until_let_in(loop: Loop, at_first: Floats, further: Floats, room: Floats) -> Floats:
+    """Rows until a key comes in that wants to with such chances and finds room with such a one."""
+    further_reads = (1.0 - room * at_first) / np.maximum(room * further, LEAST_CHANCE)
+    until_in: Floats = _until_first_read(loop) + loop.between_reads_rows * further_reads
     return until_in
-
-
-def _between_reads(loop: Loop) -> Floats:
-    between: Floats = 1.0 / loop.page_rate + loop.residence_while_out_rows
-    return between
-
-
-def _empty_share(loop: Loop) -> Floats:
-    """For which share of the time no row waits for the page of a key."""
-    share: Floats = 1.0 / (1.0 + loop.page_rate * loop.residence_while_out_rows)
-    return share
 
 
 def _until_first_read(loop: Loop) -> Floats:
     """Rows from when a key goes, at any moment, to the next read of its page."""
-    empty = _empty_share(loop)
-    until: Floats = empty * _between_reads(loop) + (1.0 - empty) * loop.residence_while_out_rows / 2.0
+    empty = loop.empty_share
+    until: Floats = empty * loop.between_reads_rows + (1.0 - empty) * loop.residence_while_out_rows / 2.0
     return until
 
 
 def _waits(loop: Loop, until_in: Floats) -> Floats:
     """How long the rows of a key wait (`PageShares.wait`), which are those that come while it is out."""
-    empty = _empty_share(loop)
-    whole = empty + np.maximum(until_in - _until_first_read(loop), 0.0) / _between_reads(loop)
+    empty = loop.empty_share
+    whole = empty + np.maximum(until_in - _until_first_read(loop), 0.0) / loop.between_reads_rows
     waits: Floats = ((1.0 - empty) / 3.0 + whole) / ((1.0 - empty) / 2.0 + whole)
     return waits
 

@@ -123,6 +123,7 @@ def _check(popularity: Popularity, keys_per_page: float, taken_keys: float) -> N
     assert 0 <= taken_keys < popularity.keys, "if memory holds every key there is nothing left to read"
 
 
+@lru_cache(maxsize=8)
 def _page_edges(keys: int, keys_per_page: float) -> Floats:
     """Page numbers at which groups begin and end, the first pages one by one."""
     pages = math.ceil(keys / keys_per_page)

@@ -68,8 +68,7 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
 
 def resting_threshold(workload: Workload, sizes: Sizes) -> int:
     """The threshold that the cache comes to rest at."""
-    at_rest = cachejoin.resting(workload, sizes, least_used_go)
-    return max(at_rest, key=lambda threshold: at_rest[threshold].weight)
+    return cachejoin.most_of_the_time(cachejoin.resting(workload, sizes, least_used_go))
 
 
 def least_used_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:

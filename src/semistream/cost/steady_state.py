@@ -61,19 +61,21 @@ to be in R; a row whose key is not there waits as long as the head of its page.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from semistream.cost.pages import PageShares
 from semistream.cost.zipf import Floats
 
 STEPS_MAX = 60
-"""Of the search for A; some ten are needed."""
+"""Of the search for A or T; some ten are needed."""
 
 RELATIVE_ERROR = 1e-9
 """Of h_S, at which the search for A ends; far below what the model is exact to."""
 
-EVEN_STEPS = 24
-"""Halvings of the bracket for a T that is the same for all pages."""
+EVEN_RELATIVE_ERROR = 1e-6
+"""The same for a T that all pages share, which is itself within 1 %."""
 
 BURST_ROUNDS = 4
 """Rounds of the inner fixed point for beta in each step. It contracts, and begins where the last step ended."""
@@ -91,38 +93,49 @@ def rows_leaving(shares: PageShares, h_s_rows: float, pinned_share: float = 0.0)
     assert 0 <= pinned_share < 1, "a share of pinned rows lies between 0 and 1"
     pinned_per_row = pinned_share / (1.0 - pinned_share)
     dominant = min(float(shares.share[0]), 1.0 - 1e-12)
-    burst_share = dominant
-    # What is held grows with A, by half of it at least: the root lies between 0 and 2 h_S. The search is regula falsi
-    # in its Illinois form: an end that stays for two steps counts half.
-    low, high, moved = 0.0, 2.0 * h_s_rows + 2.0, "none"
-    low_error, high_error = -h_s_rows, h_s_rows
-    for _ in range(STEPS_MAX):
-        round_rows = (low * high_error - high * low_error) / (high_error - low_error)
+    burst_share, w_s = dominant, 1.0
+
+    def surplus(round_rows: float) -> float:
+        nonlocal burst_share, w_s
         residence, burst_share = _residence(shares, dominant, round_rows, burst_share)
         rate = shares.share / (1.0 + shares.share * residence)
         w_s = 1.0 / float((shares.count * rate).sum())
-        error = _rows_held(shares, residence, rate) + pinned_per_row * w_s - h_s_rows
-        if abs(error) <= RELATIVE_ERROR * h_s_rows:
-            break
-        if error < 0:
-            high_error /= 2.0 if moved == "low" else 1.0
-            low, low_error, moved = round_rows, error, "low"
-        else:
-            low_error /= 2.0 if moved == "high" else 1.0
-            high, high_error, moved = round_rows, error, "high"
+        return _rows_held(shares, residence, rate) + pinned_per_row * w_s - h_s_rows
+
+    _where_nothing_is_left(surplus, h_s_rows, RELATIVE_ERROR)
     return min(max(1.0, w_s), h_s_rows)
 
 
 def even_residence(shares: PageShares, h_s_rows: float) -> float:
     """T if it were the same for all pages (step 2), in admitted rows; a hundred times cheaper than `rows_leaving`."""
-    low, high = 0.0, 2.0 * h_s_rows + 2.0
-    for _ in range(EVEN_STEPS):
-        middle = np.asarray((low + high) / 2.0)
-        if _rows_held(shares, middle, shares.share / (1.0 + shares.share * middle)) < h_s_rows:
-            low = float(middle)
+
+    def surplus(residence_rows: float) -> float:
+        residence = np.asarray(residence_rows)
+        return _rows_held(shares, residence, shares.share / (1.0 + shares.share * residence)) - h_s_rows
+
+    return _where_nothing_is_left(surplus, h_s_rows, EVEN_RELATIVE_ERROR)
+
+
+def _where_nothing_is_left(surplus: Callable[[float], float], h_s_rows: float, relative_error: float) -> float:
+    """The time at which rows are held as H_S has room for: `surplus` says how many too many for a time.
+
+    What is held grows with the time, by half of it at least, so that the root lies between 0 and 2 h_S. The search is
+    regula falsi in its Illinois form: an end that stays for two steps counts half.
+    """
+    low, high, moved = 0.0, 2.0 * h_s_rows + 2.0, "none"
+    low_surplus, high_surplus = -h_s_rows, h_s_rows
+    for _ in range(STEPS_MAX):
+        middle = (low * high_surplus - high * low_surplus) / (high_surplus - low_surplus)
+        found = surplus(middle)
+        if abs(found) <= relative_error * h_s_rows:
+            break
+        if found < 0:
+            high_surplus /= 2.0 if moved == "low" else 1.0
+            low, low_surplus, moved = middle, found, "low"
         else:
-            high = float(middle)
-    return high
+            low_surplus /= 2.0 if moved == "high" else 1.0
+            high, high_surplus, moved = middle, found, "high"
+    return middle
 
 
 def _rows_held(shares: PageShares, residence: Floats, rate: Floats) -> float:

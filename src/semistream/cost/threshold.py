@@ -32,6 +32,9 @@ from semistream.cost.poisson import short_of
 THRESHOLD_MAX = 1024
 """Where the search for the threshold ends; a small cache beside a long queue comes to rest at some ten."""
 
+LIKELY = 2
+"""Where the search begins. Hardly any cache rests at one, and to ask takes time."""
+
 LEAST_CHANCE = 1 / 400
 """What happens in fewer spans than that does not happen: no stream is the same for longer."""
 
@@ -63,7 +66,7 @@ def _between(parts: float, begin: int, part_keys: float) -> float:
 
 
 def _least_that_does_not_rise(rises: Callable[[int], float]) -> int:
-    low, high = 0, 1
+    low, high = 0, LIKELY
     while high < THRESHOLD_MAX and rises(high) > 0.0:
         low, high = high, 2 * high
     while high - low > 1:

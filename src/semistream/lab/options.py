@@ -15,10 +15,9 @@ The tuner here is a search over a grid with the models of `semistream.cost`; it 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,9 @@ from semistream.structures.hash_multimap import HashMultimap
 
 CACHE_SHARES = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 """What the tuner tries for H_R's share of the memory for rows."""
+
+REMEMBERED = 64
+"""Splits that are kept: figures of one paper share most of their points, and nodes of one series their sizes."""
 
 PINNED_PAGES = tuple(sorted({round(1.5**power) for power in range(18)}))
 """What the tuner tries for the number of pinned pages: 1 to about 1 000."""
@@ -103,40 +105,22 @@ def _published_cache(place: Place) -> dict[str, Any]:
 def _tuned_cache(place: Place) -> dict[str, Any]:
     store_bytes = divide(place.relation, place.resources).store_bytes
     entry_bytes = place.relation.info.row_bytes_mean + ENTRY_BYTES + HashMultimap.bytes_for(1 << 16) / (1 << 16)
-
-    def rate(share: float) -> float:
-        sizes = Sizes(
+    sizes = tuple(
+        Sizes(
             h_s_rows=place.waiting_rows(store_bytes * (1 - share)),
             page_rows=place.setting.page_rows,
             h_r_rows=store_bytes * share / entry_bytes,
         )
-        return cachejoin.predict(place.workload, sizes, place.unit_costs).mu_rows_per_s
+        for share in CACHE_SHARES
+    )
+    return {"cache_share": CACHE_SHARES[_fastest(place.workload, sizes, place.unit_costs)]}
 
-    return {"cache_share": at_peak(CACHE_SHARES, rate)}
 
-
-def at_peak(values: Sequence[float], rate: Callable[[float], float]) -> float:
-    """The value with the highest rate, which rises up to it and falls behind it: golden section, on a grid.
-
-    Example:
-        >>> at_peak(range(19), lambda value: -abs(value - 18))
-        18
-    """
-
-    @cache
-    def rate_at(place: int) -> float:
-        return rate(values[place]) if place < len(values) else -math.inf
-
-    # Fibonacci's numbers: of the two places that are compared, one is compared again in the next step.
-    shorter, longer = 1, 1
-    while shorter + longer <= len(values):
-        shorter, longer = longer, shorter + longer
-    before = -1
-    while shorter < longer:
-        if rate_at(before + shorter) < rate_at(before + longer):
-            before += shorter
-        shorter, longer = longer - shorter, shorter
-    return values[before + 1]
+@lru_cache(maxsize=REMEMBERED)
+def _fastest(workload: Workload, sizes: tuple[Sizes, ...], unit_costs: UnitCosts) -> int:
+    """Which of these is best for a CACHEJOIN."""
+    rates = [cachejoin.predict(workload, each, unit_costs).mu_rows_per_s for each in sizes]
+    return int(np.argmax(rates))
 
 
 def _pins(place: Place) -> dict[str, Any]:
