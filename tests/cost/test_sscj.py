@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from semistream.cost.sscj import recorded_at_most
+from semistream.cost.base import Sizes, Workload
+from semistream.cost.cachejoin import resting
+from semistream.cost.sscj import LEAVING_SHARE, found_leaving, least_used_go, recorded_at_most
 
 KEYS, ROUNDS = 100_000, 20
 
@@ -20,3 +22,20 @@ def test_a_record_is_halved_and_rounded_every_round(uses_a_round: float) -> None
     for fewest in (0, 1, 4, 15):
         seen, told = float(np.mean(found <= fewest)), float(recorded_at_most(fewest, np.array([uses_a_round]))[0])
         assert told == pytest.approx(seen, abs=0.01), fewest
+
+
+@pytest.mark.parametrize("skew", (0.0, 0.5, 1.0, 1.4))
+@pytest.mark.parametrize("cached_rows", (1000.0, 5000.0))
+def test_as_many_keys_can_go_as_make_room_and_none_with_more_uses_before_all_with_fewer(
+    skew: float, cached_rows: float
+) -> None:
+    workload = Workload(r_rows=50_000, zipf_exponent=skew)
+    sizes = Sizes(h_s_rows=5000.0, page_rows=100, h_r_rows=cached_rows)
+    for at_rest in resting(workload, sizes, least_used_go).values():
+        loop = at_rest.loop
+        fewest, evictable = found_leaving(loop)
+        held, uses_a_round = loop.count * loop.occupancy, loop.share * loop.round_rows
+        assert float((held * evictable).sum()) == pytest.approx(LEAVING_SHARE * held.sum())
+        fewer = recorded_at_most(fewest - 1, uses_a_round) if fewest else np.zeros_like(held)
+        assert (evictable >= fewer - 1e-12).all()
+        assert (evictable <= recorded_at_most(fewest, uses_a_round) + 1e-12).all()

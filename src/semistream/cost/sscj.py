@@ -9,7 +9,7 @@ Who makes room is the key with the fewest recorded uses. Records are halved ever
 r' = floor((r + uses of a round) / 2), and what is found at any moment is r and the uses since. Rounding makes it forget
 more than half where uses are few: of half a use a round next to nothing is left (`recorded_at_most`). A newcomer, who
 brings the rows that waited for it, is safe until they have been halved away. The sixteenth of the cache with the fewest
-goes, and of equally few uses anybody (`_found_leaving`).
+goes, and of equally few uses anybody (`found_leaving`).
 
 | symbol | name here   | unit | meaning                 |
 |--------|-------------|------|-------------------------|
@@ -73,13 +73,13 @@ def resting_threshold(workload: Workload, sizes: Sizes) -> int:
 
 def least_used_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
     """Keys stay the longer the more they are used."""
-    fewest, evictable = _found_leaving(loop)
+    fewest, evictable = found_leaving(loop)
     # The record is halved at the end of a round, and a newcomer comes in the middle of one.
     sure_rows = (math.log2(threshold) + 0.5) * loop.round_rows if fewest == 0 else 0.0
     return sharing_places(loop, until_in, evictable, sure_rows, places)
 
 
-def _found_leaving(loop: Loop) -> tuple[int, Floats]:
+def found_leaving(loop: Loop) -> tuple[int, Floats]:
     """How few uses are few when room is made, and the probability that a key of each group is one of those that go."""
     uses_a_round = loop.share * loop.round_rows
     held = loop.count * loop.occupancy
