@@ -134,7 +134,10 @@ def did_you_mean(given: str, allowed: Iterable[str]) -> str | None:
 
 
 def _closest(given: str, allowed: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(given, list(allowed), n=1, cutoff=_CUTOFF)), None)
+    """The allowed word that is nearest; letters are alike whatever their case."""
+    words = {word.casefold(): word for word in allowed}
+    nearest = difflib.get_close_matches(given.casefold(), list(words), n=1, cutoff=_CUTOFF)
+    return words[nearest[0]] if nearest else None
 
 
 def did_you_mean_beside(
@@ -151,11 +154,15 @@ def did_you_mean_beside(
     except (OSError, ValueError):
         # A folder that is missing too, or that may not be read: the error is about the path, not about a hint.
         return None
-    stems = {name.partition(".")[0] for name in names}
-    near = set(difflib.get_close_matches(missing.name.partition(".")[0], stems, n=len(stems) + 1, cutoff=_CUTOFF))
-    possible = [name for name in names if name.partition(".")[0] in near and is_possible(missing.parent / name)]
+    stems = {_stem(name) for name in names}
+    near = set(difflib.get_close_matches(_stem(missing.name), stems, n=len(stems) + 1, cutoff=_CUTOFF))
+    possible = [name for name in names if _stem(name) in near and is_possible(missing.parent / name)]
     closest = _closest(missing.name, possible)
     return f"did you mean {str(missing.parent / closest)!r}?" if closest else None
+
+
+def _stem(name: str) -> str:
+    return name.partition(".")[0].casefold()
 
 
 def check_choice(option: str, given: object, allowed: Iterable[str]) -> None:

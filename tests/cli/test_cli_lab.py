@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from semistream.cli.main import app
+from semistream.cli.main import EXIT_TERMINATED, app
 from semistream.lab import run as lab_run
 from semistream.lab.experiment import Experiment
 from semistream.lab.experiments import EXPERIMENTS
@@ -29,6 +33,23 @@ def test_every_help_has_an_example(command: str) -> None:
 def test_the_list_has_every_experiment() -> None:
     assert [entry["id"] for entry in json.loads(lab("list", "--json").stdout)] == list(EXPERIMENTS)
     assert "moij-7a" in lab("list").stdout
+
+
+@pytest.mark.long
+def test_a_run_that_is_asked_to_end_leaves_no_relation_behind(tmp_path: Path) -> None:
+    command = ["lab", "run", "sscj-4a", "--size", "default", "--io", "real", "--series", "SSCJ", "--at", "10"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "semistream.cli.main", *command, "--out", str(tmp_path / "figures")],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.DEVNULL,
+    )
+    deadline_s = time.monotonic() + 60
+    while not list(tmp_path.glob("semistream-lab-*")):
+        assert running.poll() is None and time.monotonic() < deadline_s, "no relation was written"
+        time.sleep(0.05)
+    running.terminate()
+    assert running.wait(30) == EXIT_TERMINATED
+    assert not list(tmp_path.glob("semistream-lab-*"))
 
 
 def test_a_run_prints_one_line_of_json_and_draws_the_figure(tmp_path: Path) -> None:

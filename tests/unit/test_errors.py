@@ -79,6 +79,7 @@ def test_an_error_says_in_its_docstring_when_it_is_raised(kind: type[SemistreamE
 
 def test_a_near_miss_is_answered_with_the_word_that_was_meant() -> None:
     assert did_you_mean("adaptve", ["inlj", "adaptive"]) == "did you mean 'adaptive'?"
+    assert did_you_mean("SSCJ", ["inlj", "sscj"]) == "did you mean 'sscj'?"
     assert did_you_mean("xyz", ["inlj", "adaptive"]) is None
     assert did_you_mean("x", []) is None
 
@@ -87,6 +88,7 @@ def test_a_path_that_is_missing_is_answered_with_its_neighbour(tmp_path: Path) -
     for name in ("sales.parquet", "weather.csv", "products"):
         (tmp_path / name).touch()
     assert did_you_mean_beside(tmp_path / "sale.parquet") == f"did you mean {str(tmp_path / 'sales.parquet')!r}?"
+    assert did_you_mean_beside(tmp_path / "SALES.parquet") == f"did you mean {str(tmp_path / 'sales.parquet')!r}?"
     assert did_you_mean_beside(str(tmp_path / "sales.parqet")) == f"did you mean {str(tmp_path / 'sales.parquet')!r}?"
     assert did_you_mean_beside(f"{tmp_path}/prodcts/") == f"did you mean {str(tmp_path / 'products')!r}?"
     assert did_you_mean_beside(tmp_path / "prodcts", lambda path: path.is_dir()) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,8 @@ from semistream.joins.registry import ALGORITHMS
 from semistream.planning.capacities import Room, workload_of
 from semistream.planning.charging import typical
 from semistream.planning.choose import MARGIN, NO_MODEL, Choice, choose
+from semistream.relations.building.build import build_relation
+from semistream.relations.handle import open_handle
 from semistream.relations.memory import MemoryRelation
 from semistream.relations.metered import HDD, NVME
 
@@ -48,6 +51,16 @@ def test_every_algorithm_has_a_bill_or_a_reason() -> None:
         "partition-join",
         "derakhshan",
     }
+
+
+def test_partitions_without_keys_are_one_bill_that_is_missing(tmp_path: Path) -> None:
+    build_relation(pa.table({"id": [1, 2], "name": ["ant", "bee"]}), key="id", out=tmp_path / "r", partitions=16)
+    handle, room = open_handle(tmp_path / "r", None, None, verify=False), Room(1_000_000)
+    opened = handle.open(handle.info.version, with_key=False)
+    found = choose(opened, room, workload_of(opened, room, zipf_exponent=1.0), typical(HDD))
+    reasons = {bill.algorithm: bill.refused for bill in found.bills}
+    assert reasons["pcsrj"] == "its model needs a key in each of the 16 partitions"
+    assert reasons["cachejoin"] is None
 
 
 @pytest.mark.parametrize("exponent", [5.0, 50.0])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,14 +20,6 @@ if TYPE_CHECKING:
 bench = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Measure speed, hits and steadiness beside the alternatives."
 )
-
-
-@bench.callback()
-def _end_in_order() -> None:
-    """Measure speed, hits and steadiness beside the alternatives."""
-    # Whoever is asked to end ends the processes it has started as well, and removes what it has strewn about.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-
 
 bench.command("window")(window)
 bench.command("cluster")(cluster)

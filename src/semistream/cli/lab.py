@@ -43,7 +43,7 @@ Arrivals = Annotated[
     str,
     typer.Option(metavar="KIND", help="Of rows that come at a rate: constant, bursty, intermittent or published."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each experiment.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON: a line for each experiment, or one that lists all.")]
 
 
 @lab.command("list")

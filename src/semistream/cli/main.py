@@ -7,6 +7,7 @@ ours.
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated, Any
 
@@ -27,6 +28,10 @@ from semistream.errors import SemistreamError
 EXIT_MISTAKE = 2
 EXIT_INTERRUPTED = 130
 """What a shell reports for a command that ended by Ctrl-C."""
+
+
+EXIT_TERMINATED = 128 + signal.SIGTERM
+"""The same for one that was asked to end."""
 
 
 class PlainErrors(TyperGroup):
@@ -94,6 +99,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    # Whoever is asked to end ends the processes it has started as well, and removes what it has strewn about.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     app()
 
 

@@ -286,7 +286,7 @@ def close(
         worst = abs(measured[worst_at] - 1)
         holds = worst <= within
         where = "" if holds else f", of {worst_at}"
-        parts = [f"the largest deviation is {worst:.1%}{where}, allowed are {within:.0%}"]
+        parts = [f"the largest deviation is {worst:.1%}{where}, allowed are {within:.1%}"]
         measured |= {"largest deviation": round(worst, 4)} | _named(_beside(lines, beside), digits=4)
         if with_rows:
             rows = {

@@ -129,7 +129,7 @@ def bill_of(
     """What this algorithm would do, at its best split."""
     wanted_rows_per_s = None if arrival_rows_per_s is None else MARGIN * arrival_rows_per_s
     keeps_up_if_refused = None if wanted_rows_per_s is None else False
-    refused = refusal(algorithm, relation, room)
+    refused = refusal(algorithm, relation, room) or _without_keys(algorithm, relation, workload)
     if refused is not None:
         return Bill(algorithm.name, refused, keeps_up=keeps_up_if_refused)
     ask = _asking(algorithm.name, relation, room, workload, unit_costs)
@@ -171,6 +171,13 @@ def _asking(
 
 def _rate(told: Prediction | None) -> float:
     return told.mu_rows_per_s if told is not None else 0.0
+
+
+def _without_keys(algorithm: Algorithm, relation: Relation, workload: Workload) -> str | None:
+    """Why a model has nothing to say of partitions, some of which are empty."""
+    if algorithm.name == "pcsrj" and workload.keys < relation.info.partition_count:
+        return f"its model needs a key in each of the {relation.info.partition_count} partitions"
+    return None
 
 
 def refusal(algorithm: Algorithm, relation: Relation, room: Room) -> str | None:

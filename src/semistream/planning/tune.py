@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from semistream.budget import format_bytes
 from semistream.clock import VirtualClock
 from semistream.cost.base import Workload
 from semistream.cost.symbols import UnitCosts
@@ -220,10 +221,17 @@ def best_by_model(algorithm: str, tuner: Tuner, page_rows: Sequence[int]) -> Tri
     if not fitting:
         raise BudgetExceeded(
             f"the memory is too small for {algorithm} with any of these pages",
-            given=f"{tuner.room.memory_bytes} bytes, pages of {', '.join(map(str, page_rows))} rows",
+            given=f"{format_bytes(tuner.room.memory_bytes)}, pages of {', '.join(map(str, page_rows))} rows",
+            allowed=f"{format_bytes(_least_memory_bytes(algorithm, tuner, page_rows))} at least",
             hint="give it more memory, or smaller pages",
         )
     return max(fitting, key=lambda trial: trial.predicted_rows_per_s)
+
+
+def _least_memory_bytes(algorithm: str, tuner: Tuner, page_rows: Sequence[int]) -> int:
+    """What it can run in with the smallest of these pages."""
+    relation = tuner.relation_of(min(page_rows))
+    return ALGORITHMS[algorithm].least_memory_bytes(relation, tuner.room.stream_row_bytes)
 
 
 def _best_in_pages(algorithm: str, tuner: Tuner, page_rows: int) -> Trial | None:
