@@ -205,6 +205,16 @@ def test_our_own_join_is_compared_at_equal_memory_and_equal_nodes() -> None:
     assert beside_best(replace(experiment, measure="processing"), lines).measured["ours : best other at 0"] == 0.667
 
 
+def test_our_own_join_is_clearly_the_best_where_no_interval_reaches_it() -> None:
+    experiment = replace(
+        EXPERIMENTS["moij-7a"], series=(Series("ours", "adaptive"), Series("a", "moij"), Series("b", "ssbj"))
+    )
+    lines = {"ours": line(2.0, 2.0, 2.0), "a": line(1.0, 1.85, 1.0), "b": line(1.0, 1.0, 2.5)}
+    compared = beside_best(experiment, lines)
+    assert (compared.best_at, compared.clearly_best_at) == (2, 1)
+    assert beside_best(replace(experiment, measure="waiting"), lines).clearly_best_at == 0
+
+
 def test_where_no_join_gets_anywhere_there_is_no_best() -> None:
     experiment = replace(EXPERIMENTS["moij-7a"], series=(Series("ours", "adaptive"), Series("a", "moij")))
     lines = {"ours": line(0.0, 2.0), "a": line(0.0, 0.0)}

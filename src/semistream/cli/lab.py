@@ -223,7 +223,8 @@ def _ours_in_words(result: Result) -> str:
     if result.experiment.is_part:
         return "not compared: other series or points of the figure were not run"
     if not ours.measured:
-        return "not compared: the figure compares a model with a measurement"
+        return "not compared: the figure does not compare joins"
     ratios = [ratio for ratio in ours.measured.values() if math.isfinite(ratio)]
     times = f"{min(ratios):.3g} to {max(ratios):.3g} times the best other" if ratios else "no other gets anywhere"
-    return f"the best at {ours.best_at} of {len(ours.measured)} points; {times} at equal memory"
+    best = f"the best at {ours.best_at} of {len(ours.measured)} points, clearly at {ours.clearly_best_at}"
+    return f"{best}; {times} at equal memory"

@@ -4,6 +4,8 @@ Equal memory, equal disks: a series that has more memory than the setting gives 
 compared with ours on two nodes. A ratio above 1 says that ours is better, whatever the axis shows: rows a second, or
 bytes or seconds, of which fewer are better. Figures of the cost of an iteration compare a model with a measurement, and
 no join with another: they have no ratio. Nor has a part of a figure, in which the best other may not have been run.
+
+A ratio is that of two means. Where the 95 % intervals of both part as well, ours is *clearly* the best.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ class BesideBest:
 
     measured: dict[str, float]
     """By a name that says what was compared, and where."""
+    clearly_best_at: int = 0
+    """Points at which ours is the best, and the intervals part."""
 
     @property
     def is_near_everywhere(self) -> bool:
@@ -46,6 +50,7 @@ class BesideBest:
         return {
             "within_5_percent": self.is_near_everywhere,
             "best_at": self.best_at,
+            "clearly_best_at": self.clearly_best_at,
             "points": len(self.measured),
             "least": min(self.measured.values()),
         }
@@ -54,6 +59,7 @@ class BesideBest:
 def beside_best(experiment: Experiment, lines: Lines) -> BesideBest:
     """Compare at every point."""
     measured: dict[str, float] = {}
+    clearly_best_at = 0
     if experiment.measure == "loop" or experiment.is_part:
         return BesideBest(measured)
     for ours in experiment.series:
@@ -67,9 +73,18 @@ def beside_best(experiment: Experiment, lines: Lines) -> BesideBest:
             and series.nodes == ours.nodes
             and series.memory_times == ours.memory_times
         ]
-        for point, ratio in _ratios(lines[ours.label], rivals, larger_is_better=experiment.measure == "rate"):
+        larger_is_better = experiment.measure == "rate"
+        for point, ratio in _ratios(lines[ours.label], rivals, larger_is_better=larger_is_better):
             measured[f"{ours.label} : best other at {point.x:g}"] = round(ratio, 3)
-    return BesideBest(measured)
+        clearly_best_at += sum(
+            all(_is_clearly_better(point, other, larger_is_better=larger_is_better) for other in others)
+            for point, *others in zip(lines[ours.label], *rivals, strict=True)
+        )
+    return BesideBest(measured, clearly_best_at)
+
+
+def _is_clearly_better(ours: Point, other: Point, *, larger_is_better: bool) -> bool:
+    return ours.low > other.high if larger_is_better else ours.high < other.low
 
 
 def _ratios(

@@ -59,10 +59,11 @@ def _summary(results: Sequence[Result]) -> str:
     judged = f" {open_} could not be judged." if open_ else ""
     compared = [result.ours for result in results if result.ours.measured]
     near = sum(ours.is_near_everywhere for ours in compared)
-    best, points = (sum(counts) for counts in ((o.best_at for o in compared), (len(o.measured) for o in compared)))
+    best, points = sum(o.best_at for o in compared), sum(len(o.measured) for o in compared)
+    clearly = sum(o.clearly_best_at for o in compared)
     ours = (
         f" In {near} of {len(compared)} experiments <i>adaptive</i> is the best or within 5 % of it at every point; it "
-        f"is the best at {best} of {points} points."
+        f"is the best at {best} of {points} points, at {clearly} by more than the 95 % intervals leave open."
         if compared
         else ""
     )
