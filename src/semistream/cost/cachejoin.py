@@ -54,7 +54,7 @@ ROUNDS_WATCHED = 4
 """If more is replaced in so many rounds than is held, the threshold rises; if nothing, it falls."""
 
 REMEMBERED = 64
-"""Answers that are kept: a steady state for each of some thresholds takes a fifth of a second, a tuner asks for twenty
+"""Answers that are kept: a steady state for each of some thresholds takes a tenth of a second, a tuner asks for twenty
 sizes, and whoever has tuned asks for the threshold of the best."""
 
 Going = Callable[[Loop, Floats, int, float], Floats]

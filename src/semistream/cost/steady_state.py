@@ -117,7 +117,7 @@ def even_residence(shares: PageShares, h_s_rows: float) -> float:
 
 
 def _where_nothing_is_left(surplus: Callable[[float], float], h_s_rows: float, relative_error: float) -> float:
-    """The time at which rows are held as H_S has room for: `surplus` says how many too many for a time.
+    """The time at which just as many rows are held as H_S has room for; `surplus` says how many more are, by time.
 
     What is held grows with the time, by half of it at least, so that the root lies between 0 and 2 h_S. The search is
     regula falsi in its Illinois form: an end that stays for two steps counts half.

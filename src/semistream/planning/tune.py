@@ -1,8 +1,8 @@
 """The best split of a memory budget for a workload: by the model, and by measurement, side by side.
 
 What can be chosen is few: how large a page is, and for some algorithms how much of the memory holds rows of R
-(`planning.settings`). The *model* is asked on a fine grid: a prediction takes some milliseconds. *Measurement* runs the
-operator on a virtual clock, with a metered relation and the unit costs charged, on a coarse grid and at the model's
+(`planning.settings`). The *model* is asked on a fine grid: a prediction takes some milliseconds, of a cache that learns
+a tenth of a second. *Measurement* runs the operator on a virtual clock, with a metered relation and the unit costs charged, on a coarse grid and at the model's
 optimum. Both speak of the same operator, because the model's sizes are the operator's (`planning.capacities`).
 
 The rate that is measured is that of the second half of the run, from when half of the rows are finished to when the
