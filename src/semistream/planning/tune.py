@@ -3,7 +3,8 @@
 What can be chosen is few: how large a page is, and for some algorithms how much of the memory holds rows of R
 (`planning.settings`). The *model* is asked on a fine grid: a prediction takes some milliseconds, of a cache that learns
 a tenth of a second. *Measurement* runs the operator on a virtual clock, with a metered relation and the unit costs
-charged, on a coarse grid and at the model's optimum. Both speak of the same operator, because the model's sizes are the operator's (`planning.capacities`).
+charged, on a coarse grid and at the model's optimum. Both speak of the same operator, because the model's sizes are the
+operator's (`planning.capacities`).
 
 The rate that is measured is that of the second half of the run, from when half of the rows are finished to when the
 last row is admitted; what comes after is the end of the stream, where fewer and fewer rows share a read. So what
