@@ -13,7 +13,6 @@ from semistream.structures.hash_multimap import (
     EMPTY,
     HashMultimap,
     codes_in,
-    even_slots_for,
     scaled_slot,
     slots_for,
 )
@@ -112,15 +111,14 @@ def insert_random_rows(multimap: HashMultimap, model: Model, rng: random.Random,
 @pytest.mark.parametrize("seed", range(6))
 def test_any_sequence_of_operations_answers_like_a_dictionary_of_lists(rows_max: int, kind: str, seed: int) -> None:
     rng = random.Random(f"{seed} {rows_max} {kind}")
-    slots_of = [even_slots_for, slots_for][seed % 2]
-    slots = slots_of(rows_max)
+    slots = slots_for(rows_max)
     codes = {
         "few codes": EXTREMES,
         "many codes": EXTREMES + [rng.randint(INT64.min, INT64.max) for _ in range(60)],
         # Around the last slot, so that clusters and what moves back over holes go round the end of the table.
         "colliding codes": colliding_codes(12, slots, slots - 1) + colliding_codes(12, slots, slots // 2),
     }[kind]
-    multimap, model = HashMultimap(rows_max, slots_of), Model()
+    multimap, model = HashMultimap(rows_max), Model()
     for _ in range(30):
         operation = rng.choice(["insert", "insert", "remove rows", "remove codes", "clear"])
         if operation == "insert":
@@ -138,7 +136,7 @@ def test_any_sequence_of_operations_answers_like_a_dictionary_of_lists(rows_max:
 
 def test_a_map_filled_to_its_capacity_with_distinct_codes_answers_all_of_them() -> None:
     rows_max = codes_in(1030)
-    multimap = HashMultimap(rows_max, slots_for)
+    multimap = HashMultimap(rows_max)
     codes = np.arange(rows_max) * 2**40 - 17
     multimap.insert(codes, np.arange(rows_max))
     assert multimap._slots.size == 2 * 1030, "this test wants the fullest table"
@@ -251,9 +249,6 @@ def test_what_a_capacity_costs_is_what_it_allocates(rows_max: int) -> None:
     assert HashMultimap(rows_max).nbytes == HashMultimap.bytes_for(rows_max)
 
 
-def test_the_capacity_that_fits_is_the_largest() -> None:
-    for bytes_max in [*range(600), *range(10_000, 300_000, 997), 10**9]:
-        rows_max = HashMultimap.rows_fitting(bytes_max)
-        assert rows_max == 0 or HashMultimap.bytes_for(rows_max) <= bytes_max
-        assert HashMultimap.bytes_for(rows_max + 1) > bytes_max
-    assert HashMultimap.rows_fitting(-1) == 0
+@pytest.mark.parametrize("rows_max", [700, 717, 5000, 5735, 1_000_000])
+def test_a_row_takes_the_same_at_every_capacity(rows_max: int) -> None:
+    assert HashMultimap.bytes_for(rows_max) / rows_max == pytest.approx(8 + 16 * 10 / 7, rel=0.001)

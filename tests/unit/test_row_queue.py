@@ -162,11 +162,3 @@ def test_a_capacity_that_cannot_be_numbered_is_refused(rows_max: int) -> None:
 @pytest.mark.parametrize("rows_max", [1, 2, 3, 1000])
 def test_what_a_capacity_costs_is_what_it_allocates(rows_max: int) -> None:
     assert RowQueue(rows_max).nbytes == RowQueue.bytes_for(rows_max)
-
-
-def test_the_capacity_that_fits_is_the_largest() -> None:
-    for bytes_max in range(400):
-        rows_max = RowQueue.rows_fitting(bytes_max)
-        assert rows_max == 0 or RowQueue.bytes_for(rows_max) <= bytes_max
-        assert RowQueue.bytes_for(rows_max + 1) > bytes_max
-    assert RowQueue.rows_fitting(-1) == 0

@@ -25,7 +25,7 @@ import numpy as np
 from semistream.cost.poisson import LEAST_CHANCE, poisson_moves
 from semistream.cost.zipf import Floats
 
-CERTAINTY = 2.5
+CERTAINTY = 3.0
 """Standard deviations of a count by which it must exceed the border for a key to come in."""
 
 PASSAGES_MIN, PASSAGES_MAX = 4, 8

@@ -26,7 +26,7 @@ from semistream.joins.base import Numbers
 from semistream.joins.matching import PairCursor, codes_of
 from semistream.structures.columns import rows_of
 from semistream.structures.compiled import READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
-from semistream.structures.hash_multimap import HashMultimap, SlotsFor, even_slots_for
+from semistream.structures.hash_multimap import HashMultimap
 from semistream.structures.row_arena import RowArena, can_be_kept
 
 WORK_SHARE = 1 / 16
@@ -61,12 +61,12 @@ def _look_up(entries: Array, first: Array, count: Array, uses: Array, out_first:
             out_count[i] = 0
 
 
-def most_entries(bytes_max: int, row_bytes_mean: float, slots: SlotsFor = even_slots_for) -> int:
+def most_entries(bytes_max: int, row_bytes_mean: float) -> int:
     """The most entries whose index and rows, at the mean size, fit together."""
     low, high = 0, int(bytes_max / (row_bytes_mean + ENTRY_BYTES))
     while low < high:
         middle = (low + high + 1) // 2
-        if HashMultimap.bytes_for(middle, slots) + middle * (ENTRY_BYTES + row_bytes_mean) <= bytes_max:
+        if HashMultimap.bytes_for(middle) + middle * (ENTRY_BYTES + row_bytes_mean) <= bytes_max:
             low = middle
         else:
             high = middle - 1
@@ -81,14 +81,11 @@ def _not_held(codes: int) -> Numbers:
 class HeldKeys:
     """Keys of a relation with their rows, inside `bytes_max`."""
 
-    slots_for: SlotsFor = staticmethod(even_slots_for)
-    """How many slots the index has."""
-
     def __init__(
         self, schema: pa.Schema, bytes_max: int, row_bytes_mean: float, entries_max: int | None = None
     ) -> None:
         self._row_bytes_mean = row_bytes_mean
-        most = most_entries(bytes_max, row_bytes_mean, self.slots_for) if can_be_kept(schema) else 0
+        most = most_entries(bytes_max, row_bytes_mean) if can_be_kept(schema) else 0
         self.entries_max = most if entries_max is None else min(most, entries_max)
         self._first, self._count, self._bytes, self._uses = (np.zeros(self.entries_max, np.int32) for _ in range(4))
         fitting = int(bytes_max * WORK_SHARE) // _WORK_BYTES_PER_ENTRY
@@ -101,7 +98,7 @@ class HeldKeys:
         self._index_bytes = 0
         self._arena: RowArena | None = None
         if self.entries_max:
-            self._index = HashMultimap(self.entries_max, self.slots_for)
+            self._index = HashMultimap(self.entries_max)
             self._index_bytes = self.index_bytes_for(self.entries_max)
             self._arena = RowArena(schema, bytes_max - self._index_bytes)
         self._rows_bytes_max = self._arena.bytes_max if self._arena else 0
@@ -248,7 +245,7 @@ class HeldKeys:
 
     def index_bytes_for(self, entries_max: int) -> int:
         """What the index and the counters of so many entries take."""
-        return HashMultimap.bytes_for(entries_max, self.slots_for) + entries_max * ENTRY_BYTES
+        return HashMultimap.bytes_for(entries_max) + entries_max * ENTRY_BYTES
 
     def resize_index(self, entries_max: int) -> None:
         """Change how many keys can be held; those that are held stay."""
@@ -261,7 +258,7 @@ class HeldKeys:
         self._first, self._count, self._bytes, self._uses = arrays
         self.entries_max = entries_max
         del self._index
-        self._index = HashMultimap(entries_max, self.slots_for)
+        self._index = HashMultimap(entries_max)
         self._index_bytes = self.index_bytes_for(entries_max)
         self._index_entries()
 
@@ -269,7 +266,7 @@ class HeldKeys:
         """Change what may be held in all, but not to more than at first; what is held must fit."""
         if self._arena is None:
             return
-        self.resize_index(max(1, most_entries(bytes_max, self._row_bytes_mean, self.slots_for)))
+        self.resize_index(max(1, most_entries(bytes_max, self._row_bytes_mean)))
         self._rows_bytes_max = min(self._arena.bytes_max, max(0, bytes_max - self._index_bytes))
         assert self.rows_bytes <= self._rows_bytes_max, "rows that are held shall not fit"
 

@@ -43,7 +43,7 @@ ITERATIONS_PER_EVICTION = 10
 EVICTED_SHARE = 1 / 64
 """Keys are let go when they are this many of all, because all that stay are moved."""
 
-CERTAINTY = 2.5
+CERTAINTY = 3.0
 """Standard deviations by which a count must differ from the border to be believed."""
 
 PASSAGES_MIN, PASSAGES_MAX = 4.0, 8.0

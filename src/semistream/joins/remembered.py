@@ -35,7 +35,6 @@ from semistream.joins.base import Numbers, StreamRows
 from semistream.joins.held_keys import Counters, HeldKeys, most_entries
 from semistream.joins.matching import PairCursor, parted
 from semistream.structures.compiled import F64, I64, READ_I32, VOID, WRITE_BOOL, Array, kernel
-from semistream.structures.hash_multimap import SlotsFor, slots_for
 
 EVICTED_SHARE_MIN, EVICTED_SHARE_MAX = 1 / 512, 1 / 8
 """Share of what is held that is freed at once. Half of the least stands empty on average. Moving what stays costs less
@@ -190,9 +189,6 @@ def staying(
 class RememberedRows(HeldKeys):
     """Keys of a relation with their rows, the best per byte, inside `bytes_max`."""
 
-    # Its memory has one size for long, and every slot that is not needed is room for rows.
-    slots_for: SlotsFor = staticmethod(slots_for)
-
     def __init__(self, schema: pa.Schema, bytes_max: int, row_bytes_mean: float) -> None:
         super().__init__(schema, bytes_max, row_bytes_mean)
         self._floor = 0.0
@@ -249,7 +245,7 @@ class RememberedRows(HeldKeys):
 
     def resize(self, bytes_max: int) -> None:
         """Change what may be held; the least useful make room."""
-        entries_max = most_entries(bytes_max, self._row_bytes_mean, self.slots_for)
+        entries_max = most_entries(bytes_max, self._row_bytes_mean)
         rows_bytes_max = bytes_max - self.index_bytes_for(max(1, entries_max))
         while len(self) and (len(self) > entries_max or self.rows_bytes > rows_bytes_max):
             self._evict(max(1 - entries_max / len(self), 1 - rows_bytes_max / self.rows_bytes))

@@ -294,7 +294,7 @@ class _SimulatedMemory:
 
     def __init__(self, keys: int, counters: int) -> None:
         row_bytes = fixed_bytes_per_row(_SHADOW)
-        rows_bytes = math.ceil(keys * (entry_bytes(keys, RememberedRows.slots_for) + row_bytes)) if keys else 0
+        rows_bytes = math.ceil(keys * (entry_bytes(keys) + row_bytes)) if keys else 0
         self._memory = RememberedRows(_SHADOW, rows_bytes, row_bytes)
         self._frequency = FrequencySketch(counters, period=NEVER)
 

@@ -43,14 +43,13 @@ from semistream.joins.division import WAITING_ROWS_MIN, divide
 from semistream.joins.knowledge import absent_bytes, whole_bytes
 from semistream.joins.matching import codes_of
 from semistream.joins.page_lists import PageLists
-from semistream.joins.remembered import RememberedRows
 from semistream.joins.sweeping import BORDER_STEP, REFILL, SweepDivision
 from semistream.joins.tuned_x_hybridjoin import usual_pinned_pages
 from semistream.joins.waiting import WaitingRows
 from semistream.joins.x_hybridjoin import PINNED_PAGES
 from semistream.relations.base import CyclicScan, KeyBatch, PageByKey, Relation
 from semistream.relations.partitioned import partitions_of
-from semistream.structures.hash_multimap import HashMultimap, SlotsFor, even_slots_for
+from semistream.structures.hash_multimap import HashMultimap
 
 Settings = Mapping[str, float]
 """What an operator is built with, by name; what is not named has its usual value."""
@@ -200,7 +199,7 @@ def _without_waiting(algorithm: str, relation: Relation, room: Room, page_rows: 
     page_bytes_max = relation.info.page_bytes_max
     return Sizes(
         page_rows=page_rows,
-        h_r_rows=held_rows(relation, remembered_bytes(relation, room), rows_per_key, RememberedRows.slots_for),
+        h_r_rows=held_rows(relation, remembered_bytes(relation, room), rows_per_key),
         rows_per_step=rows_per_step,
         page_fits=page_bytes_max <= division.batch_bytes,
         sweep_splits=(
@@ -218,14 +217,14 @@ def _sweep_splits(relation: Relation, room: Room, rows_per_key: float) -> tuple[
     if relation.info.page_count < adaptive.SAMPLED_PAGES_MIN or division is None:
         return ()
     lent_bytes = absent_bytes(remembering_bytes(relation, room))
-    most_bytes, slots = remembered_bytes(relation, room) - lent_bytes, RememberedRows.slots_for
+    most_bytes = remembered_bytes(relation, room) - lent_bytes
     splits: dict[tuple[float, float], None] = {}
     for border in range(round(1 / BORDER_STEP) + 1):
         held_bytes = min(int(border * BORDER_STEP * division.store_bytes), most_bytes)
         waiting_rows = PageLists.rows_fitting(division.store_bytes - held_bytes, room.stream_row_bytes)
         if waiting_rows >= WAITING_ROWS_MIN:
             # Rows come again when one of so many parts is free, so half of it is empty on average.
-            held = held_rows(relation, held_bytes + lent_bytes, rows_per_key, slots)
+            held = held_rows(relation, held_bytes + lent_bytes, rows_per_key)
             splits[waiting_rows * (1 - 0.5 / REFILL), held] = None
     return tuple(splits)
 
@@ -243,23 +242,21 @@ def remembered_bytes(relation: Relation, room: Room) -> int:
     return max(0, min(rows_bytes, whole_bytes(relation))) + absent_bytes(remembering_bytes(relation, room))
 
 
-def held_rows(
-    relation: Relation, held_bytes: int, rows_per_key: float = 1.0, slots: SlotsFor = even_slots_for
-) -> float:
-    """Rows of R that H_R holds in so many bytes: whole keys, with their index of so many slots."""
+def held_rows(relation: Relation, held_bytes: int, rows_per_key: float = 1.0) -> float:
+    """Rows of R that H_R holds in so many bytes: whole keys, with their index."""
     if held_bytes <= 0:
         return 0.0
     row_bytes = max(1.0, relation.info.row_bytes_mean)
-    most = held_keys.most_entries(held_bytes, row_bytes, slots)
+    most = held_keys.most_entries(held_bytes, row_bytes)
     keys = float(most)
     if rows_per_key > 1 and most:
-        keys = min(keys, (held_bytes - most * entry_bytes(most, slots)) / (row_bytes * rows_per_key))
+        keys = min(keys, (held_bytes - most * entry_bytes(most)) / (row_bytes * rows_per_key))
     return min(keys * rows_per_key, float(relation.info.row_count))
 
 
-def entry_bytes(keys: int, slots: SlotsFor = even_slots_for) -> float:
+def entry_bytes(keys: int) -> float:
     """What a key takes in H_R beside its rows, when there are so many."""
-    return HashMultimap.bytes_for(keys, slots) / keys + held_keys.ENTRY_BYTES
+    return HashMultimap.bytes_for(keys) / keys + held_keys.ENTRY_BYTES
 
 
 def predict_for(
@@ -282,9 +279,8 @@ def _balanced(
 ) -> Prediction:
     """What the model says when its rows have the weights that they have in the real tables.
 
-    A table of waiting rows doubles its slots at some sizes, so the rows that a cached key costs depend on how many are
-    cached, and so does what a row of either table weighs in the cache inequality. The model knows a straight line and
-    one weight for each; they are those of the point that it comes to rest at.
+    The index of H_R grows in steps, and H_S leaves something free for the next keys, so the rows that a cached key
+    costs depend on how many are cached. The model knows a straight line: that through the point it comes to rest at.
     """
     keys = rows_leaving = 0.0
     for _ in range(BALANCING_ROUNDS):

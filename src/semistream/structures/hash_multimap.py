@@ -11,9 +11,9 @@ slot, whose code word is then never read, and so every int64 is a legal code. Th
 the count, however many rows one hot code has. A code's last row takes its slot with it: later slots of the cluster
 move back over the hole, there are no tombstones, and the table never slows down with age.
 
-Memory: 16 bytes a slot and 8 bytes a row. Slots are a power of two, 10/7 to 20/7 of them for each row, which makes 31
-to 54 bytes a row, so that a table that changes its size seldom changes its slots; `rows_fitting` finds the best use of
-a number of bytes. Who has memory of one size for good says how many slots there shall be, and `slots_for` is enough.
+Memory: 16 bytes a slot and 8 bytes a row. There are 10/7 slots for each row, whatever their number, which makes 31
+bytes a row at every size. With slots that double, rows would take from 31 to 54, and who weighs rows of two tables
+against each other (the cache inequality) would decide by how full its tables happen to be.
 
 Traps. The hash is fixed, so that runs repeat; it spreads counters, strides and bit patterns, but somebody who
 chooses codes against it can make probing slow (never wrong). It must also differ from the hash that partitions a
@@ -22,7 +22,6 @@ stream, or the codes of one partition would share their low bits and crowd into 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -69,12 +68,8 @@ def slots_for(codes_max: int) -> int:
 
 
 def even_slots_for(codes_max: int) -> int:
-    """The same, rounded up to a power of two."""
+    """The same, rounded up to a power of two, for `home_slot`."""
     return 1 << (slots_for(codes_max) - 1).bit_length()
-
-
-SlotsFor = Callable[[int], int]
-"""How many slots a table for so many codes has."""
 
 
 def codes_in(slots: int) -> int:
@@ -127,27 +122,18 @@ class HashMultimap:
         ([1, 1], [0, 2])
     """
 
-    def __init__(self, rows_max: int, slots: SlotsFor = even_slots_for) -> None:
+    def __init__(self, rows_max: int) -> None:
         assert 1 <= rows_max <= ROWS_LIMIT, f"a multimap for {rows_max} rows; 1 to {ROWS_LIMIT} can be numbered"
         self.rows_max = rows_max
-        self._slots = np.empty(2 * slots(rows_max), dtype=np.int64)
+        self._slots = np.empty(2 * slots_for(rows_max), dtype=np.int64)
         self._next = np.empty(rows_max, dtype=np.int32)
         self._previous = np.empty(rows_max, dtype=np.int32)
         self.clear()
 
     @staticmethod
-    def bytes_for(rows_max: int, slots: SlotsFor = even_slots_for) -> int:
+    def bytes_for(rows_max: int) -> int:
         """Return what a map for `rows_max` rows allocates."""
-        return _SLOT_BYTES * slots(rows_max) + _LINK_BYTES * rows_max
-
-    @staticmethod
-    def rows_fitting(bytes_max: int) -> int:
-        """Return the most rows a map of at most `bytes_max` bytes can have; 0 if not even one."""
-        best, slots = 0, SLOTS_MIN
-        while slots * _SLOT_BYTES < bytes_max:
-            best = max(best, min(codes_in(slots), (bytes_max - slots * _SLOT_BYTES) // _LINK_BYTES))
-            slots *= 2
-        return min(best, ROWS_LIMIT)
+        return _SLOT_BYTES * slots_for(rows_max) + _LINK_BYTES * rows_max
 
     @property
     def nbytes(self) -> int:

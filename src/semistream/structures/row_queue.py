@@ -68,11 +68,6 @@ class RowQueue:
         """Return what a queue for `rows_max` rows allocates."""
         return _ROW_BYTES * rows_max + _ANCHOR_BYTES
 
-    @staticmethod
-    def rows_fitting(bytes_max: int) -> int:
-        """Return the most rows a queue of at most `bytes_max` bytes can have; 0 if not even one."""
-        return min(max(0, (bytes_max - _ANCHOR_BYTES) // _ROW_BYTES), ROWS_LIMIT)
-
     @property
     def nbytes(self) -> int:
         """Bytes really allocated."""
