@@ -170,8 +170,8 @@ def _split(
     }.get(algorithm, 0.0)
     held_bytes = int(division.store_bytes * share)
     if algorithm in BALANCED:
-        held_bytes = int(ENTRIES_MIN * entry_bytes(ENTRIES_MIN))
-        return 0.0, division.store_bytes - held_bytes
+        entries = _index_entries(0.0, relation, division.store_bytes)
+        return 0.0, division.store_bytes - int(entries * entry_bytes(entries))
     return held_rows(relation, held_bytes, rows_per_key), division.store_bytes - held_bytes
 
 
@@ -302,9 +302,9 @@ def _weighed_at(
     rows_leaving: float,
 ) -> tuple[Workload, Sizes, UnitCosts]:
     """The same with the weights that rows have when so many keys are cached, and a disk that does not notice."""
-    entries = _index_entries(keys)
-    held_bytes = keys * workload.rows_per_key * relation.info.row_bytes_mean + entries * entry_bytes(entries)
     store_bytes = divide(relation, room.resources()).store_bytes
+    entries = _index_entries(keys, relation, store_bytes)
+    held_bytes = keys * workload.rows_per_key * relation.info.row_bytes_mean + entries * entry_bytes(entries)
     # H_S gives up the rows that leave in an iteration, or its slack if that is less; keys that come use it up.
     given_up_bytes = min(balanced_store.SLACK * store_bytes, rows_leaving * sizes.waiting_row_bytes(workload))
     fitting = _waiting_beside(held_bytes, given_up_bytes / 2.0, int(sizes.h_s_rows), store_bytes, room)
@@ -328,9 +328,9 @@ def _waiting_beside(held_bytes: float, free_bytes: float, at_first_rows: int, st
     return max(1, WaitingRows.rows_fitting(int(store_bytes - held_bytes - free_bytes), room.stream_row_bytes))
 
 
-def _index_entries(keys: float) -> int:
+def _index_entries(keys: float, relation: Relation, store_bytes: int) -> int:
     """Keys for which H_R has an index when it has grown, step by step, to hold so many."""
-    entries = ENTRIES_MIN
+    entries = max(1, min(ENTRIES_MIN, held_keys.most_entries(store_bytes, max(1.0, relation.info.row_bytes_mean))))
     while entries < keys:
         entries = int(GROWTH * entries)
     return entries
