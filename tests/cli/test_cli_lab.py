@@ -78,10 +78,18 @@ def test_a_run_says_in_words_which_joins_keep_up() -> None:
     assert "HYBRIDJOIN: yes at 0.5, no at 4" in result.stdout
 
 
+def test_what_is_named_twice_is_run_once() -> None:
+    result = lab("run", "moij-7a", "moij-7a", "--size", "small", "--at", "10", "--series", "MOIJ", "--json")
+    assert len(result.stdout.splitlines()) == 1
+
+
 def test_a_change_that_changes_nothing_is_refused() -> None:
     result = lab("run", "moij-7a", "--size", "small", "--arrivals", "bursty")
     assert result.exit_code == 2
     assert "this would change nothing in moij-7a: `arrivals`, for its rows are all there at once" in result.stderr
+    result = lab("run", "kang-3", "--size", "small", "--memory-model", "jvm")
+    assert result.exit_code == 2
+    assert "this would change nothing in kang-3: `memory_model`, for no row waits for a relation" in result.stderr
     result = lab("run", "moij-7e", "--size", "small", "--reports", "nowhere")
     assert result.exit_code == 2
     assert "there is no file of weather reports at this place; given: 'nowhere'" in result.stderr

@@ -98,7 +98,7 @@ def run_experiments(
 
     conditions = _conditions(io, memory_model, seed, generator, order, drift, arrivals)
     # All of it is checked before anything is run: a mistake should not show after hours.
-    experiments = [part_of(_with_reports(name, reports), size, at, series) for name in ids]
+    experiments = [part_of(_with_reports(name, reports), size, at, series) for name in dict.fromkeys(ids)]
     for experiment in experiments:
         check_can_run(experiment, size, conditions)
     if out is not None:

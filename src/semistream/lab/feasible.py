@@ -66,13 +66,17 @@ def stream_in(experiment: Experiment, size: str, conditions: Conditions) -> Stre
 
 
 def check_can_run(experiment: Experiment, size: str, conditions: Conditions) -> None:
-    """Refuse what leaves nothing to run, and changes of a stream that would change nothing in this figure."""
+    """Refuse what leaves nothing to run, and changes that would change nothing in this figure."""
     under(experiment, conditions)
     asked, changed = conditions.stream, stream_in(experiment, size, conditions)
     vain = [why for name, why in VAIN.items() if getattr(asked, name) != getattr(changed, name)]
+    given = [asked.in_words] if vain else []
+    if conditions.memory_model != Conditions().memory_model and experiment.is_timed_here:
+        vain.append("`memory_model`, for no row waits for a relation")
+        given.append(f"memory model {conditions.memory_model}")
     if vain:
         raise InvalidOption(
             f"this would change nothing in {experiment.id}: {'; '.join(vain)}",
-            given=asked.in_words,
+            given=", ".join(given),
             hint="`semistream lab report` changes what it can in every figure",
         )
