@@ -19,7 +19,7 @@ PAPER = "PCSRJ: a parallelised cache-based stream-relation join"
 
 SCALES: Mapping[Size, Scale] = {
     "small": Scale(2000, page_rows=10, turns=2),
-    "default": Scale(20, page_rows=200, turns=16),
+    "default": Scale(20, page_rows=200, turns=32),
     "paper": Scale(1, page_rows=500, turns=8),
 }
 
