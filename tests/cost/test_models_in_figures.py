@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
         ("moij-7b", "CACHEJOIN", 60.0, 1),
         ("moij-7f", "CACHEJOIN tuned", 1.0, 4),
         ("pcsrj-3b", "CACHEJOIN", 200.0, 1),
-        ("pcsrj-3b", "PCSRJ", 200.0, 4),
-        ("pcsrj-3a", "PCSRJ", 1.0, 4),
+        ("pcsrj-3b", "PCSRJ", 200.0, 2),
+        ("pcsrj-3a", "PCSRJ", 1.0, 2),
         ("pcsrj-3a", "PCSRJ", 4.0, 1),
     ],
 )
