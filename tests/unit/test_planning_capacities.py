@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,20 @@ import pyarrow as pa
 import pytest
 
 from semistream.errors import BudgetExceeded
+from semistream.joins.division import least_memory_bytes
 from semistream.joins.registry import ALGORITHMS
-from semistream.planning.capacities import Room, held_rows, remembered_bytes, sampled_rows_per_key, sizes_of
+from semistream.planning.capacities import (
+    Room,
+    held_rows,
+    predict_for,
+    remembered_bytes,
+    sampled_rows_per_key,
+    sizes_of,
+    workload_of,
+)
+from semistream.planning.charging import typical
 from semistream.relations.memory import MemoryRelation
+from semistream.relations.metered import HDD
 from semistream.relations.partitioned import split_in_memory
 
 pytestmark = pytest.mark.long
@@ -56,6 +68,18 @@ def test_as_many_rows_can_wait_and_be_held_as_was_planned(
         assert sizes.h_r_rows == min(join.held.entries_max, ROWS)
     if "tuned" in name:
         assert sizes.h_r_rows == join._pinned_pages * 50
+
+
+@pytest.mark.parametrize("name", ["moij", "ssbj"])
+@pytest.mark.parametrize("more_bytes", [0, 300, 1_000, 5_000])
+def test_a_store_of_a_few_rows_is_planned_as_it_is(name: str, more_bytes: int) -> None:
+    r = relation()
+    room = Room(least_memory_bytes(r, 20) + more_bytes)
+    join: Any = ALGORITHMS[name].build(r, room.resources())
+    assert sizes_of(name, r, room).h_s_rows == join.waiting.rows_max
+    workload = workload_of(r, room, zipf_exponent=2.0)
+    told = predict_for(name, r, room, workload, typical(HDD))
+    assert 0 < told.w_n + told.w_s < math.inf
 
 
 @pytest.mark.parametrize("memory_bytes", [200_000, 1_000_000, 5_000_000])

@@ -332,5 +332,5 @@ def _index_entries(keys: float, relation: Relation, store_bytes: int) -> int:
     """Keys for which H_R has an index when it has grown, step by step, to hold so many."""
     entries = max(1, min(ENTRIES_MIN, held_keys.most_entries(store_bytes, max(1.0, relation.info.row_bytes_mean))))
     while entries < keys:
-        entries = int(GROWTH * entries)
+        entries = max(entries + 1, int(GROWTH * entries))
     return entries
