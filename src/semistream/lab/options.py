@@ -29,6 +29,7 @@ from semistream.cost.symbols import UnitCosts
 from semistream.errors import BudgetExceeded, check_choice
 from semistream.joins.base import JoinResources
 from semistream.joins.division import divide
+from semistream.joins.held_keys import ENTRY_BYTES
 from semistream.joins.waiting import WaitingRows
 from semistream.lab.experiment import Setting
 from semistream.planning.capacities import Room, sizes_of
@@ -46,9 +47,6 @@ PINNED_PAGES = tuple(sorted({round(1.5**power) for power in range(18)}))
 
 BEGINNING_SHARE = 9 / 10
 """Of the threshold that a model says a cache comes to rest at: from there on it is learned."""
-
-ENTRY_BYTES = 16
-"""What H_R takes for a key beside its rows and its place in the index."""
 
 CACHED_BYTES_LEAST = 64
 """A few bytes above the sum, for the ends of columns."""
