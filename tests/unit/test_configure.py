@@ -17,8 +17,10 @@ from semistream.spark.configure import (
     ARROW_BATCH_ROWS,
     COLLECTOR,
     DAEMON,
-    JAVA_OPTIONS,
+    DRIVER_JAVA,
+    EXECUTOR_JAVA,
     SOCKET_FOLDER_BYTES_MAX,
+    UNCHECKED_ARROW,
 )
 
 MODULE = "spark.python.daemon.module"
@@ -82,14 +84,23 @@ def test_a_user_who_wants_no_unix_sockets_gets_none() -> None:
     assert configured(**{SOCKETS.replace(".", "__"): "false"})[SOCKETS] == "false"
 
 
-def test_garbage_is_collected_in_parallel_unless_the_user_named_another_way() -> None:
-    def options(given: str) -> str:
-        return str(configured(**{JAVA_OPTIONS.replace(".", "__"): given})[JAVA_OPTIONS])
+def java_options(given: str = "") -> list[str]:
+    return str(configured(**{DRIVER_JAVA.replace(".", "__"): given})[DRIVER_JAVA]).split()
 
-    assert configured()[JAVA_OPTIONS] == COLLECTOR
-    assert options("-Dx=1") == f"-Dx=1 {COLLECTOR}"
-    assert options("-XX:+UseZGC -Dx=1") == "-XX:+UseZGC -Dx=1"
-    assert JAVA_OPTIONS not in configured(spark__master="yarn")
+
+def test_garbage_is_collected_in_parallel_unless_the_user_named_another_way() -> None:
+    assert COLLECTOR in java_options()
+    assert java_options("-Dx=1")[:2] == ["-Dx=1", COLLECTOR]
+    assert java_options("-XX:+UseZGC -Dx=1") == ["-XX:+UseZGC", "-Dx=1", *UNCHECKED_ARROW]
+
+
+def test_arrow_looks_at_no_bounds_and_nulls_where_rows_cross_unless_the_user_wants_it() -> None:
+    assert java_options()[-2:] == list(UNCHECKED_ARROW)
+    wanted = "-Darrow.enable_unsafe_memory_access=false"
+    assert java_options(wanted) == [wanted, COLLECTOR, UNCHECKED_ARROW[1]]
+    on_a_cluster = configured(spark__master="yarn", **{EXECUTOR_JAVA.replace(".", "__"): "-Dx=1"})
+    assert on_a_cluster[EXECUTOR_JAVA].split() == ["-Dx=1", *UNCHECKED_ARROW]
+    assert DRIVER_JAVA not in on_a_cluster
 
 
 def test_workers_use_the_interpreter_of_the_script() -> None:
@@ -136,7 +147,7 @@ def test_a_file_of_settings_and_a_master_are_found_among_the_arguments_of_spark_
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
     settings = configured()
     assert MODULE not in settings
-    assert JAVA_OPTIONS not in settings, "only for a driver whose workers run beside it"
+    assert DRIVER_JAVA not in settings, "only for a driver whose workers run beside it"
 
 
 def test_settings_of_the_server_are_not_for_a_client_of_connect() -> None:

@@ -73,13 +73,13 @@ def run(order: dict[str, Any]) -> None:
 
 def spark_settings(cores: int, heap_bytes: int, scratch: Path, batches: int) -> dict[str, str]:
     """What all contenders run with."""
-    from semistream.spark.configure import COLLECTOR, JAVA_OPTIONS
+    from semistream.spark.configure import DRIVER_JAVA, helpful_settings
 
     return {
         "spark.app.name": "semistream bench",
         "spark.driver.memory": f"{heap_bytes // 2**20}m",
         "spark.driver.maxResultSize": "0",
-        JAVA_OPTIONS: COLLECTOR,
+        DRIVER_JAVA: helpful_settings("local")[DRIVER_JAVA],
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.numRecentProgressUpdates": str(batches + 10),
         "spark.local.dir": str(scratch / "spark"),

@@ -25,7 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from semistream.errors import EnvironmentUnfit
-from semistream.spark.configure import JAVA_OPTIONS, helpful_settings, with_collector
+from semistream.spark.configure import DRIVER_JAVA, helpful_settings, with_java_options
 
 JAVA_ALLOWED = (17, 21, 25)
 """What Spark 4.3 runs on."""
@@ -112,6 +112,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def _settings(cores: int) -> dict[str, str]:
+    helpful = helpful_settings("local")
     return {
         "spark.master": f"local[{cores}]",
         "spark.app.name": "semistream demo",
@@ -126,10 +127,10 @@ def _settings(cores: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS_BY,
         "spark.pyspark.python": sys.executable,
-        **helpful_settings("local"),
+        **helpful,
         # Only the quick one of Java's two compilers. The thorough one pays after minutes; in a run of half a minute on
         # two cores it took as much time as Spark itself.
-        JAVA_OPTIONS: with_collector("-XX:TieredStopAtLevel=1"),
+        DRIVER_JAVA: with_java_options("-XX:TieredStopAtLevel=1", helpful[DRIVER_JAVA]),
     }
 
 
