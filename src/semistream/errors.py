@@ -14,9 +14,9 @@ import functools
 import inspect
 import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -179,17 +179,23 @@ def check_choice(option: str, given: object, allowed: Iterable[str]) -> None:
 
 def check_option_names(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate an entry point: an option it does not know gets an error that names the nearest one it knows."""
-    options = [name for name, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY]
 
     @functools.wraps(function)
     def checked(*arguments: _P.args, **given: _P.kwargs) -> _R:
-        for name in given.keys() - inspect.signature(function).parameters.keys():
-            raise InvalidOption(
-                f"`{function.__name__}` has no such option",
-                given=f"{name}={given[name]!r}",
-                allowed=", ".join(options),
-                hint=did_you_mean(name, options),
-            )
+        check_options_of(function, given, called=function.__name__)
         return function(*arguments, **given)
 
     return checked
+
+
+def check_options_of(function: Callable[..., Any], given: Mapping[str, Any], *, called: str) -> None:
+    """Refuse options that a function does not know, in the name of what the user has called."""
+    parameters = inspect.signature(function).parameters
+    options = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in given.keys() - parameters.keys():
+        raise InvalidOption(
+            f"`{called}` has no such option",
+            given=f"{name}={given[name]!r}",
+            allowed=", ".join(options),
+            hint=did_you_mean(name, options),
+        )

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType
 
 from semistream.budget import parse_bytes
-from semistream.errors import InvalidOption, check_option_names
+from semistream.errors import InvalidOption, check_option_names, check_options_of
 from semistream.relations.handle import Lookup, RelationHandle
 from semistream.spark import worker
 from semistream.spark.clearing_up import clear_up_after
@@ -132,6 +132,7 @@ def explain(
     Example:
         print(ss.explain(sales, products, on="product_id", memory="256MB"))
     """
+    check_options_of(enrich, options, called="explain")
     options.pop("name", None)
     return in_words(enrichment(df, relation, **options))
 
@@ -214,7 +215,6 @@ def lookup(
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@check_option_names
 def enrichment(
     df: DataFrame,
     relation: RelationHandle | Lookup | Sequence[RelationHandle | Lookup],
