@@ -69,6 +69,16 @@ def _find_strings(
         addresses[place] = address if address + length + OVERHANG_BYTES <= end else -address
 
 
+@kernel(I64(WRITE_I32))
+def _add_up(lengths: Array) -> int:
+    """Turn the lengths of strings into where each of them ends; return where the last one does."""
+    total = 0
+    for i in range(lengths.size):
+        total += lengths[i]
+        lengths[i] = total
+    return total
+
+
 @kernel(VOID(READ_I64, READ_I32, WRITE_U8))
 def _copy_strings(addresses: Array, offsets: Array, target: Array) -> None:
     """Copy strings to where their offsets say, one behind the other."""
@@ -199,9 +209,8 @@ def _gather_strings(
     addresses = np.zeros(length, np.int64)
     for column in columns:
         column.find_strings(addresses, offsets[1:])
-    total = int(offsets.sum(dtype=np.int64))
+    total = _add_up(offsets)
     assert total <= OFFSET_MAX, "the caller must cut output before a string column passes 2 GiB"
-    np.cumsum(offsets, dtype=np.int32, out=offsets)
     data = np.empty(total + OVERHANG_BYTES, np.uint8)
     _copy_strings(addresses, offsets, data)
     return pa.Array.from_buffers(
