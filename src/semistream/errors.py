@@ -145,20 +145,30 @@ def did_you_mean_beside(
 ) -> str | None:
     """Return a hint naming what lies beside a path that does not exist and is called much like it, or None.
 
-    Endings alone make no two files alike: all that comes before the first dot must be near, too.
+    Endings alone make no two files alike: all that comes before the first dot must be near, too. Where a folder on the
+    way does not exist, what lies beside that is looked at.
     """
-    missing = Path(path)
+    nearest = _nearest(Path(path), is_possible)
+    return f"did you mean {str(nearest)!r}?" if nearest else None
+
+
+def _nearest(missing: Path, is_possible: Callable[[Path], bool]) -> Path | None:
+    if not missing.parent.is_dir():
+        folder = _nearest(
+            missing.parent, lambda other: (other / missing.name).exists() and is_possible(other / missing.name)
+        )
+        return folder / missing.name if folder else None
     try:
         with os.scandir(missing.parent) as entries:
             names = [entry.name for entry in itertools.islice(entries, ENTRIES_LOOKED_AT)]
     except (OSError, ValueError):
-        # A folder that is missing too, or that may not be read: the error is about the path, not about a hint.
+        # A folder that may not be read: the error is about the path, not about a hint.
         return None
     stems = {_stem(name) for name in names}
     near = set(difflib.get_close_matches(_stem(missing.name), stems, n=len(stems) + 1, cutoff=_CUTOFF))
     possible = [name for name in names if _stem(name) in near and is_possible(missing.parent / name)]
     closest = _closest(missing.name, possible)
-    return f"did you mean {str(missing.parent / closest)!r}?" if closest else None
+    return missing.parent / closest if closest else None
 
 
 def _stem(name: str) -> str:

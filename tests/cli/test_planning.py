@@ -234,7 +234,14 @@ def test_calibrate_measures_every_symbol_and_says_what_it_does(tmp_path: Path, m
             "error: there is no such directory for the plot",
         ),
         (("plan", "products", "--skew", "inf"), "must be a number from 0 on; given: inf"),
+        (("plan", "products", "--skew", "1e308"), "must be a number from 0 on; given: 1e+308; allowed: 0 to 1000000"),
         (("calibrate", "--directory", "nowhere"), "error: there is no such directory"),
+        (("calibrate", "--directory", "product"), "did you mean 'products'?"),
+        pytest.param(
+            ("calibrate", "--directory", "/proc"),
+            "error: nothing can be written into this directory",
+            marks=pytest.mark.skipif(not Path("/proc").is_dir(), reason="a folder that even root cannot write to"),
+        ),
     ],
 )
 def test_a_mistake_is_a_sentence(

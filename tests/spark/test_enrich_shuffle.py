@@ -52,5 +52,5 @@ def test_explain_says_what_enrich_would_do(session: SparkSession, products: Rela
 
 
 def test_explain_refuses_what_enrich_would_refuse(session: SparkSession, products: RelationHandle) -> None:
-    with pytest.raises(InvalidOption, match="(?s)`explain` has no such option.*did you mean 'memory'"):
+    with pytest.raises(InvalidOption, match=r"(?s)`explain` has no such option.*did you mean 'memory'"):
         ss.explain(frame_of(session, stream_of(10)), products, on="id", memry="64MB")

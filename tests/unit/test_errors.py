@@ -94,6 +94,15 @@ def test_a_path_that_is_missing_is_answered_with_its_neighbour(tmp_path: Path) -
     assert did_you_mean_beside(tmp_path / "prodcts", lambda path: path.is_dir()) is None
 
 
+def test_a_folder_on_the_way_may_be_what_is_mistyped(tmp_path: Path) -> None:
+    (tmp_path / "relations" / "products").mkdir(parents=True)
+    (tmp_path / "relation").touch()
+    meant = f"did you mean {str(tmp_path / 'relations' / 'products')!r}?"
+    assert did_you_mean_beside(tmp_path / "relatons" / "products") == meant
+    assert did_you_mean_beside(tmp_path / "relation" / "products", Path.is_dir) == meant
+    assert did_you_mean_beside(tmp_path / "relatons" / "stores") is None
+
+
 def test_files_are_not_alike_for_their_ending(tmp_path: Path) -> None:
     (tmp_path / "sales.parquet").touch()
     assert did_you_mean_beside(tmp_path / "nowhere.parquet") is None

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from semistream.joins.base import StreamRows
+from semistream.joins.held_keys import most_entries
 from semistream.joins.waiting import WaitingRows
+from semistream.structures import hash_multimap, row_queue
 
 
 class ListOfRows:
@@ -54,7 +56,7 @@ def test_under_any_load_the_rows_are_those_of_a_list(seed: int) -> None:
                 waiting.resize(max(1, len(waiting) + int(rng.integers(0, 30))))
         assert len(waiting) == len(expected.rows)
         assert waiting.room == waiting.rows_max - len(waiting)
-        assert waiting.distinct_codes == len({code for _, code in expected.rows})
+        assert waiting._by_code.distinct == len({code for _, code in expected.rows})
         if expected.rows:
             assert waiting.oldest_code() == expected.rows[0][1]
 
@@ -75,3 +77,8 @@ def test_as_many_rows_as_fit_and_not_one_more(bytes_max: int, stream_row_bytes: 
         assert WaitingRows.bytes_for(rows) + rows * stream_row_bytes <= bytes_max
         assert WaitingRows(rows).nbytes == WaitingRows.bytes_for(rows)
     assert WaitingRows.bytes_for(rows + 1) + (rows + 1) * stream_row_bytes > bytes_max
+
+
+def test_no_more_rows_fit_than_can_be_numbered() -> None:
+    assert WaitingRows.rows_fitting(10**13, 20) == row_queue.ROWS_LIMIT
+    assert most_entries(10**13, 100.0) == hash_multimap.ROWS_LIMIT

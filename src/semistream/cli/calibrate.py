@@ -53,10 +53,15 @@ def calibrate(
     from semistream.cli.output import print_json, watching
     from semistream.cli.planned import Stages
     from semistream.clock import RealClock
-    from semistream.errors import InvalidOption
+    from semistream.errors import InvalidOption, did_you_mean_beside
 
     if directory is not None and not directory.is_dir():
-        raise InvalidOption("there is no such directory", given=str(directory), allowed="a directory to write to")
+        raise InvalidOption(
+            "there is no such directory",
+            given=str(directory),
+            allowed="a directory to write to",
+            hint=did_you_mean_beside(directory, Path.is_dir),
+        )
     with watching(RealClock()) as display:
         stages = Stages(display)
         stages.begin("Loading libraries")

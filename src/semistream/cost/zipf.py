@@ -22,7 +22,6 @@ Of its oddities (exponent "0" is 0.01, "0.25" is 0.5) nothing is copied: give th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -39,8 +38,19 @@ HEAD_TERMS = 64
 SERIES_BELOW = 1e-8
 """Where (e^x - 1) / x tends to 0 / 0, two terms of its series are exact to the last bit below this."""
 
+EXPONENT_MAX = 1e6
+"""From some 50 on the first key has all of the stream; a float cannot hold what beyond this is multiplied."""
+
 Generator = Literal["exact", "integral"]
 """Whether shares follow Zipf's sum, or the integral that the papers' authors drew their streams from."""
+
+
+def check_exponent(exponent: float) -> None:
+    """Refuse what is no exponent of Zipf's law."""
+    if not 0 <= exponent <= EXPONENT_MAX:
+        raise InvalidOption(
+            "a Zipf exponent must be a number from 0 on", given=str(exponent), allowed=f"0 to {EXPONENT_MAX:.0f}"
+        )
 
 
 def partial_sum(ranks: npt.ArrayLike, exponent: float, offset: float = 1.0) -> Floats:
@@ -98,10 +108,7 @@ class Popularity:
     def __post_init__(self) -> None:
         if not self.keys >= 1:
             raise InvalidOption("a stream must ask for some key", given=f"keys={self.keys}", allowed="1 or more")
-        if not (self.exponent >= 0 and math.isfinite(self.exponent)):
-            raise InvalidOption(
-                "a Zipf exponent must be a number from 0 on", given=str(self.exponent), allowed="0 or more, and finite"
-            )
+        check_exponent(self.exponent)
         if not self.offset > 0:
             raise InvalidOption("a Zipf offset must be positive", given=str(self.offset), allowed="more than 0")
         check_choice("generator", self.generator, get_args(Generator))

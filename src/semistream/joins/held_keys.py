@@ -26,7 +26,7 @@ from semistream.joins.base import Numbers
 from semistream.joins.matching import PairCursor, codes_of
 from semistream.structures.columns import rows_of
 from semistream.structures.compiled import READ_I32, READ_I64, VOID, WRITE_I32, WRITE_I64, Array, kernel
-from semistream.structures.hash_multimap import HashMultimap
+from semistream.structures.hash_multimap import ROWS_LIMIT, HashMultimap
 from semistream.structures.row_arena import RowArena, can_be_kept
 
 WORK_SHARE = 1 / 16
@@ -63,7 +63,7 @@ def _look_up(entries: Array, first: Array, count: Array, uses: Array, out_first:
 
 def most_entries(bytes_max: int, row_bytes_mean: float) -> int:
     """The most entries whose index and rows, at the mean size, fit together."""
-    low, high = 0, int(bytes_max / (row_bytes_mean + ENTRY_BYTES))
+    low, high = 0, min(ROWS_LIMIT, int(bytes_max / (row_bytes_mean + ENTRY_BYTES)))
     while low < high:
         middle = (low + high + 1) // 2
         if HashMultimap.bytes_for(middle) + middle * (ENTRY_BYTES + row_bytes_mean) <= bytes_max:

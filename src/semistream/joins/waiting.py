@@ -19,7 +19,7 @@ import numpy as np
 
 from semistream.joins.base import Numbers, StreamRows
 from semistream.structures.hash_multimap import HashMultimap
-from semistream.structures.row_queue import RowQueue
+from semistream.structures.row_queue import ROWS_LIMIT, RowQueue
 
 ROW_BYTES_MOVED = 16
 """A row that is carried from one table to the next: its number and its code."""
@@ -59,7 +59,7 @@ class WaitingRows:
     @staticmethod
     def rows_fitting(bytes_max: int, stream_row_bytes: int) -> int:
         """The most rows whose tables and columns fit into `bytes_max` together; 0 if not even one."""
-        low, high = 0, max(0, bytes_max // (stream_row_bytes + _SLOT_BYTES))
+        low, high = 0, min(ROWS_LIMIT, max(0, bytes_max // (stream_row_bytes + _SLOT_BYTES)))
         while low < high:
             middle = (low + high + 1) // 2
             if WaitingRows.bytes_for(middle) + middle * stream_row_bytes <= bytes_max:
@@ -80,11 +80,6 @@ class WaitingRows:
     def room(self) -> int:
         """Rows that can still come."""
         return max(0, self.rows_max - len(self))
-
-    @property
-    def distinct_codes(self) -> int:
-        """Codes that at least one row waits for."""
-        return self._by_code.distinct
 
     def push(self, rows: StreamRows) -> None:
         """Let these rows wait behind the others."""

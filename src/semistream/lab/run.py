@@ -146,7 +146,7 @@ def judged(experiment: Experiment, lines: Lines) -> Verdict:
         return experiment.judge(lines)
     except NotJudged as why:
         measured = values_by_name(lines)
-        found = ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
+        found = ", ".join(f"{name} = {value:.4g}" for name, value in measured.items())
         return Verdict(None, f"Not judged: {why}. Measured: {found}.", measured, found=found)
 
 

@@ -287,7 +287,7 @@ def _balanced(
         weighed = _weighed_at(relation, room, workload, unit_costs, sizes, keys, rows_leaving)
         told = model_of(algorithm).predict(*weighed)
         rows_leaving = told.w_s
-        # Half of the way: a table that has just doubled would send the next step back.
+        # Half of the way: the index grows in steps, and the whole of it would swing about one.
         keys = (keys + told.remembered_rows / workload.rows_per_key) / 2.0
     return told
 

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ import pyarrow as pa
 
 from semistream.clock import Clock
 from semistream.cost.calibrate import Calibration, Operation, calibrate, measure
+from semistream.errors import InvalidOption
 from semistream.joins.base import Numbers, StreamRows
 from semistream.joins.cachejoin import REPLACED_SHARE
 from semistream.joins.disk_probing import Page
@@ -74,13 +76,27 @@ def calibrate_here(
     `on_operation` is told of every operation before it is measured.
     """
     tell = on_operation or (lambda _: None)
-    with tempfile.TemporaryDirectory(dir=directory) as where, _ReadFile(Path(where) / "pages") as file:
+    with _scratch_in(directory) as where, _ReadFile(where / "pages") as file:
         return calibrate(
             {symbol: _told(symbol, operation, tell) for symbol, operation in operations().items()},
             {b: _told(f"c_io, {b} bytes at random", _reads(file, b, sequential=False), tell) for b in READ_BYTES},
             {b: _told(f"c_io, {b} bytes in sequence", _reads(file, b, sequential=True), tell) for b in READ_BYTES},
             clock,
         )
+
+
+@contextmanager
+def _scratch_in(directory: Path | None) -> Iterator[Path]:
+    try:
+        scratch = tempfile.TemporaryDirectory(dir=directory)
+    except OSError as problem:
+        raise InvalidOption(
+            "nothing can be written into this directory, so reads cannot be measured there",
+            given=f"{directory or tempfile.gettempdir()} ({problem.strerror})",
+            allowed="a directory to write to",
+        ) from None
+    with scratch as where:
+        yield Path(where)
 
 
 def _told(name: str, operation: Operation, tell: Callable[[str], None]) -> Operation:

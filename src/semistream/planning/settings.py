@@ -1,8 +1,8 @@
 """What an algorithm lets be chosen, and the search for the best of it.
 
 A share of memory is tried on an even grid and refined by golden section around the best point; a number of pages is
-tried on a grid that is even in the logarithm. The grid comes first because a rate has more than one peak: tables grow
-in powers of two, and a share just below such a step wastes memory that one just above it does not.
+tried on a grid that is even in the logarithm. The grid comes first because a rate has more than one peak: a cache comes
+to rest at a threshold, a whole number, and each has a best share of its own.
 """
 
 from __future__ import annotations

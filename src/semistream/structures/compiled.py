@@ -29,7 +29,6 @@ Array = npt.NDArray[Any]
 """Any array, in the annotations of kernels; the true types are in their signatures."""
 
 I64 = types.int64
-I32 = types.int32
 BOOL = types.boolean
 F64 = types.float64
 VOID = types.void

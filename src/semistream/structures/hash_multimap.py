@@ -17,7 +17,7 @@ against each other (the cache inequality) would decide by how full its tables ha
 
 Traps. The hash is fixed, so that runs repeat; it spreads counters, strides and bit patterns, but somebody who
 chooses codes against it can make probing slow (never wrong). It must also differ from the hash that partitions a
-stream, or the codes of one partition would share their low bits and crowd into a fraction of the slots.
+stream, or the codes of one partition would share their high bits and crowd into a fraction of the slots.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from semistream.cost.zipf import check_exponent
 from semistream.errors import InvalidOption
 
 Integers = npt.NDArray[np.int64]
@@ -77,7 +78,7 @@ class Zipf:
     def __init__(self, population: int, exponent: float) -> None:
         if population < 1:
             raise InvalidOption("a Zipf population must not be empty", given=str(population), allowed="1 or more")
-        _check_exponent(exponent)
+        check_exponent(exponent)
         self.population = population
         self.exponent = float(exponent)
         first, last, third = _area(np.array([1.5, population + 0.5, 2.5]), self.exponent)
@@ -131,7 +132,7 @@ class IntegralZipf:
                 given=str(population),
                 allowed="2 or more",
             )
-        _check_exponent(exponent)
+        check_exponent(exponent)
         self.population = population
         self.exponent = float(exponent)
         self._key_end = float(population)
@@ -162,13 +163,6 @@ class IntegralZipf:
             # Rounding may lift a point to the end, which is not part of the range.
             chunk[:] = np.minimum(point, float(key_last)).astype(np.int64) - 1
         return ranks
-
-
-def _check_exponent(exponent: float) -> None:
-    if not (exponent >= 0 and math.isfinite(exponent)):
-        raise InvalidOption(
-            "a Zipf exponent must be a number from 0 on", given=str(exponent), allowed="0 or more, and finite"
-        )
 
 
 def _area(x: Floats, exponent: float) -> Floats:
