@@ -68,6 +68,10 @@ def counted(join: Any, size: LoopSize) -> tuple[float, float, float]:
         ("cachejoin", LoopSize(80_000, 1024, 1_500_000, 0.75)),
         ("cachejoin", LoopSize(40_000, 512, 600_000, 1.25)),
         ("cachejoin", LoopSize(50_000, 256, 1_500_000, 1.25)),
+        # Where the threshold falls now and then, and what is held follows it slowly.
+        ("cachejoin", LoopSize(18_530, 333, 530_000, 0.3)),
+        ("cachejoin", LoopSize(18_530, 333, 561_874, 0.3)),
+        ("sscj", LoopSize(18_530, 333, 530_000, 0.3)),
         ("moij", LoopSize(40_000, 256, 1_000_000)),
         ("moij", LoopSize(200_000, 4096, 8_000_000)),
         ("moij", LoopSize(60_000, 2048, 2_142_096, 0.6)),

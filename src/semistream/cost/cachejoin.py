@@ -41,7 +41,7 @@ import numpy as np
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
 from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, share_of_lettings, sharing_places
 from semistream.cost.symbols import Counts, UnitCosts
-from semistream.cost.threshold import weights
+from semistream.cost.threshold import weights, what_is_held
 from semistream.cost.zipf import Floats
 
 FILLED_SHARE = 31 / 32
@@ -68,6 +68,8 @@ class AtRest:
 
     weight: float
     """For which share of the iterations."""
+    held: float
+    """For which share of them what it lets in is held."""
     loop: Loop
     lettings: float
     """Iterations in which keys come in."""
@@ -109,7 +111,7 @@ def resting(workload: Workload, sizes: Sizes, going: Going) -> Mapping[int, AtRe
     """The thresholds that the cache rests at, and what it does under each."""
     places = _places(workload, sizes)
     if places < 1.0:
-        return {1: AtRest(1.0, _without_places(workload, sizes), 0.0)}
+        return {1: AtRest(1.0, 1.0, _without_places(workload, sizes), 0.0)}
     part = _part_keys(places)
     under: dict[int, tuple[Loop, Floats]] = {}
 
@@ -122,11 +124,10 @@ def resting(workload: Workload, sizes: Sizes, going: Going) -> Mapping[int, AtRe
         keys_per_row = float((loop.count * (1.0 - loop.occupancy) / until_in).sum())
         return keys_per_row * ROUNDS_WATCHED * loop.round_rows / part
 
-    at_rest = {}
-    for threshold, weight in weights(parts_at, int(places / part), part).items():
-        loop, until_in = under[threshold]
-        at_rest[threshold] = AtRest(weight, loop, share_of_lettings(loop, until_in))
-    return at_rest
+    parts = int(places / part)
+    weight = weights(parts_at, parts, part)
+    held = what_is_held(weight, parts_at, parts, part, ROUNDS_WATCHED)
+    return {at: AtRest(weight[at], held[at], under[at][0], share_of_lettings(*under[at])) for at in weight}
 
 
 def _without_places(workload: Workload, sizes: Sizes) -> Loop:
@@ -184,8 +185,8 @@ def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Predicti
 def predict_with(going: Going, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """What a loop behind a cache of fixed size costs, from which keys go like that."""
     at_rest = resting(workload, sizes, going).values()
-    w_s = sum(one.weight * one.loop.w_s for one in at_rest)
-    w_n = sum(one.weight * one.loop.w_s * one.loop.hit_share / (1.0 - one.loop.hit_share) for one in at_rest)
+    w_s = sum(one.held * one.loop.w_s for one in at_rest)
+    w_n = sum(one.held * one.loop.w_s * one.loop.hit_share / (1.0 - one.loop.hit_share) for one in at_rest)
     counts = replace(
         phase_counts(workload, sizes, w_n=w_n, w_s=w_s),
         frequency_tests=sizes.page_rows,

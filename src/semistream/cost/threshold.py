@@ -18,12 +18,18 @@ A whole cache beside one part of it is sixteen to one, and by one step of the th
 rule: only where hardly any key is more popular than others there are two. For the same reason one busy span is enough
 to rise for good where X is just below n, and what happens once in some hundred spans is taken to have happened.
 
+What is held follows the threshold slowly. After a fall as much as all of it is replaced in one busy span, and the
+threshold rises again; above, less than two parts come anew in a span, so that it takes dozens of rounds until what the
+higher threshold lets in is held, and another fall may come before. Keys go whoever they are, so what was held is less
+by a factor of e each time that as much as all was replaced (`what_is_held`).
+
 Assumes that spans are alike. The first after a step is still a little like the one before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -37,6 +43,9 @@ LIKELY = 2
 
 LEAST_CHANCE = 1 / 400
 """What happens in fewer spans than that does not happen: no stream is the same for longer."""
+
+LEAST_FALLS = LEAST_CHANCE / 10
+"""The same for falls, of which each is felt for a long time."""
 
 
 def weights(parts_at: Callable[[int], float], parts_max: int, part_keys: float) -> dict[int, float]:
@@ -52,10 +61,32 @@ def weights(parts_at: Callable[[int], float], parts_max: int, part_keys: float) 
 
     highest = _least_that_does_not_rise(rises)
     falls = 1.0 - _between(parts_at(highest), 0, part_keys)
-    if highest == 1 or falls < LEAST_CHANCE:
+    if highest == 1 or falls < LEAST_FALLS:
         return {highest: 1.0}
     below = rises(highest - 1)
     return {highest - 1: falls / (below + falls), highest: below / (below + falls)}
+
+
+def what_is_held(
+    resting: Mapping[int, float], parts_at: Callable[[int], float], parts_max: int, part_keys: float, span_rounds: int
+) -> dict[int, float]:
+    """The share of the time for which a cache that rests so holds what each threshold lets in.
+
+    A span is looked at in each round, and is so many of them long.
+    """
+    if len(resting) == 1:
+        return dict(resting)
+    below, highest = sorted(resting)
+    falls = 1.0 - _between(parts_at(highest), 0, part_keys)
+    rises = _between(parts_at(below), parts_max, part_keys)
+    above_rounds, below_rounds = span_rounds - 1 + 1.0 / falls, span_rounds - 1 + 1.0 / rises
+    renewed = parts_at(highest) / (parts_max * span_rounds)
+    replaced = below_rounds * parts_at(below) / (parts_max * span_rounds)
+    kept = math.exp(-replaced)
+    # Between two falls it tends to all, and from there to what was kept.
+    above = renewed / (renewed + falls * (1.0 - kept))
+    of_highest = above * (above_rounds + below_rounds * (1.0 - kept) / replaced) / (above_rounds + below_rounds)
+    return {below: 1.0 - of_highest, highest: of_highest}
 
 
 def _between(parts: float, begin: int, part_keys: float) -> float:
