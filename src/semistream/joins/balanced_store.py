@@ -27,8 +27,10 @@ SLACK = 1 / 64
 ENTRIES_MIN = 64
 """Keys that H_R has room for at first."""
 
-GROWTH = 1.125
-"""The index of H_R grows by an eighth: one that doubled would take the room of keys for places that stay empty."""
+GROWTH = 33 / 32
+"""How much the index of H_R grows at a time. It stays as large as it once was, and what it has beyond the keys that
+are held is room for rows that stays empty: with rows as short as its entries, an eighth at a time cost a fiftieth of
+those that wait."""
 
 
 class BalancedStore:
