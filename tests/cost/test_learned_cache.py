@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +9,6 @@ import pytest
 
 from semistream.cost import cachejoin
 from semistream.cost.base import Sizes, Workload
-from semistream.cost.learned_cache import share_with_some
-from semistream.cost.pages import Layout
 from semistream.cost.symbols import IoProfile, UnitCosts
 
 WORKLOAD = Workload(r_rows=50_000, zipf_exponent=1.0, layout="shuffled")
@@ -42,25 +39,6 @@ def test_a_cache_that_learns_answers_less_than_a_perfect_one_and_more_than_a_ran
 def test_without_room_for_a_key_nothing_is_answered_from_the_cache() -> None:
     loop = cachejoin.learned(WORKLOAD, Sizes(h_s_rows=2000, page_rows=100, h_r_rows=0.5))
     assert loop.hit_share == 0
-
-
-@pytest.mark.parametrize("layout", ("frequency", "shuffled"))
-@pytest.mark.parametrize("a_read", (0.01, 0.7, 20.0))
-def test_where_pages_are_alike_a_read_lets_keys_in_as_often_as_a_poisson_number_is_not_0(
-    layout: Layout, a_read: float
-) -> None:
-    loop = cachejoin.learned(replace(WORKLOAD, layout=layout), SIZES)
-    coming = loop.count * a_read / loop.keys_per_page
-    assert share_with_some(loop, coming, np.ones_like(coming)) == pytest.approx(-math.expm1(-a_read))
-
-
-def test_where_only_the_first_page_lets_keys_in_only_its_reads_count() -> None:
-    loop = cachejoin.learned(replace(WORKLOAD, layout="frequency"), SIZES)
-    assert loop.page is not None
-    is_first = loop.page == 0
-    reads = np.where(is_first, 30.0, 1.0)
-    share = share_with_some(loop, np.where(is_first, 1e6, 0.0), reads)
-    assert share == pytest.approx(30.0 / (30.0 + loop.pages - 1), rel=0.01)
 
 
 def test_without_room_no_iteration_lets_a_key_in() -> None:

@@ -68,6 +68,9 @@ def counted(join: Any, size: LoopSize) -> tuple[float, float, float]:
         ("cachejoin", LoopSize(80_000, 1024, 1_500_000, 0.75)),
         ("cachejoin", LoopSize(40_000, 512, 600_000, 1.25)),
         ("cachejoin", LoopSize(50_000, 256, 1_500_000, 1.25)),
+        # Where the most popular keys go with one part in sixteen, and what they let through is most of what is.
+        ("cachejoin", LoopSize(60_000, 512, 2_000_000, 1.5)),
+        ("cachejoin", LoopSize(60_000, 512, 800_000, 1.5)),
         # Where the threshold falls now and then, and what is held follows it slowly.
         ("cachejoin", LoopSize(18_530, 333, 530_000, 0.3)),
         ("cachejoin", LoopSize(18_530, 333, 561_874, 0.3)),
@@ -75,6 +78,9 @@ def counted(join: Any, size: LoopSize) -> tuple[float, float, float]:
         ("moij", LoopSize(40_000, 256, 1_000_000)),
         ("moij", LoopSize(200_000, 4096, 8_000_000)),
         ("moij", LoopSize(60_000, 2048, 2_142_096, 0.6)),
+        # Where a page takes half of all that waits along.
+        ("moij", LoopSize(48_219, 1852, 1_180_719, 1.11)),
+        ("moij", LoopSize(20_520, 155, 122_045, 1.32)),
         ("ssbj", LoopSize(40_000, 256, 1_000_000)),
         ("ssbj", LoopSize(200_000, 4096, 8_000_000)),
         ("ssbj", LoopSize(80_000, 1024, 1_500_000, 0.75)),

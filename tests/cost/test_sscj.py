@@ -7,7 +7,7 @@ import pytest
 
 from semistream.cost.base import Sizes, Workload
 from semistream.cost.cachejoin import resting
-from semistream.cost.sscj import LEAVING_SHARE, found_leaving, least_used_go, recorded_at_most
+from semistream.cost.sscj import LEAST_USED_GO, LEAVING_SHARE, found_leaving, recorded_at_most
 
 KEYS, ROUNDS = 100_000, 20
 
@@ -31,7 +31,7 @@ def test_as_many_keys_can_go_as_make_room_and_none_with_more_uses_before_all_wit
 ) -> None:
     workload = Workload(r_rows=50_000, zipf_exponent=skew)
     sizes = Sizes(h_s_rows=5000.0, page_rows=100, h_r_rows=cached_rows)
-    for at_rest in resting(workload, sizes, least_used_go).values():
+    for at_rest in resting(workload, sizes, LEAST_USED_GO).values():
         loop = at_rest.loop
         fewest, evictable = found_leaving(loop)
         held, uses_a_round = loop.count * loop.occupancy, loop.share * loop.round_rows

@@ -39,7 +39,8 @@ from functools import lru_cache
 import numpy as np
 
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted, waiting_memory
-from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, share_of_lettings, sharing_places
+from semistream.cost.learned_cache import Loop, settle, sharing_places
+from semistream.cost.letting_in import RoomMaking, rows_until_let_in, share_of_lettings
 from semistream.cost.symbols import Counts, UnitCosts
 from semistream.cost.threshold import weights, what_is_held
 from semistream.cost.zipf import Floats
@@ -57,9 +58,15 @@ REMEMBERED = 64
 """Answers that are kept: a steady state for each of some thresholds takes a tenth of a second, a tuner asks for twenty
 sizes, and whoever has tuned asks for the threshold of the best."""
 
-Going = Callable[[Loop, Floats, int, float], Floats]
-"""Who makes room, hence how keys share the places of a cache: their occupancy, from the loop, the rows until each comes
-in, the threshold and the number of places."""
+
+@dataclass(frozen=True)
+class Going:
+    """Who makes room."""
+
+    occupancy: Callable[[Loop, Floats, int, float], Floats]
+    """How keys share places: from the loop, the rows until each comes in, the threshold and the number of places."""
+    popular_share: float
+    """Of the popular keys that go at once."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +99,13 @@ def c_loop_s(unit_costs: UnitCosts, v_r_bytes: float, *, b: float, w_n: float, w
 
 def learned(workload: Workload, sizes: Sizes) -> Loop:
     """The loop behind the cache, under the threshold that it rests at most of the time."""
-    at_rest = resting(workload, sizes, any_go)
+    at_rest = resting(workload, sizes, ANY_GO)
     return at_rest[most_of_the_time(at_rest)].loop
 
 
 def resting_threshold(workload: Workload, sizes: Sizes) -> int:
     """The threshold that the cache rests at most of the time."""
-    return most_of_the_time(resting(workload, sizes, any_go))
+    return most_of_the_time(resting(workload, sizes, ANY_GO))
 
 
 def most_of_the_time(at_rest: Mapping[int, AtRest]) -> int:
@@ -139,12 +146,14 @@ def _under(threshold: int, workload: Workload, sizes: Sizes, going: Going, begin
     """The loop behind a cache whose threshold does not move, and the rows until a key comes in."""
     places = _places(workload, sizes)
 
+    room_making = RoomMaking(_part_keys(places), going.popular_share)
+
     def occupancy(loop: Loop) -> tuple[Floats, Floats]:
-        until_in = rows_until_let_in(loop, threshold, _part_keys(places))
-        return going(loop, until_in, threshold, places), until_in
+        until_in = rows_until_let_in(loop, threshold, room_making)
+        return going.occupancy(loop, until_in, threshold, places), until_in
 
     loop = settle(workload, sizes.page_rows, lambda _: sizes.h_s_rows, occupancy, begin)
-    return loop, rows_until_let_in(loop, threshold, _part_keys(places))
+    return loop, rows_until_let_in(loop, threshold, room_making)
 
 
 def _places(workload: Workload, sizes: Sizes) -> float:
@@ -157,10 +166,13 @@ def _part_keys(places: float) -> int:
     return max(1, int(REPLACED_SHARE * places / FILLED_SHARE))
 
 
-def any_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
+def _any_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
     """All keys stay equally long, whoever they are."""
     del threshold
     return sharing_places(loop, until_in, loop.let_through_while_in, 0.0, places)
+
+
+ANY_GO = Going(_any_go, REPLACED_SHARE)
 
 
 def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) -> Counts:
@@ -179,7 +191,7 @@ def phase_counts(workload: Workload, sizes: Sizes, *, w_n: float, w_s: float) ->
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """Hits on arrival, and the misses that leave with a page."""
-    return predict_with(any_go, workload, sizes, unit_costs)
+    return predict_with(ANY_GO, workload, sizes, unit_costs)
 
 
 def predict_with(going: Going, workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:

@@ -10,27 +10,21 @@ their own, so
 in rows of the stream. The hit share is the sum of share times o, and what is let through asks for pages with shares
 times (1 - o): less skewed than the stream, more skewed than behind a perfect cache of the same size.
 
-**Coming in.** A page with rate P (what is let through for its keys, with the key in question out of the cache) is read
-every 1/P + T rows: somebody must come first, and then waits T (`semistream.cost.steady_state`). At the read, the rows
-that wait for a key of share s are those that came during T, a Poisson number of mean s T, and one more if that key was
-the first, which has the probability s/P. The key comes in if they are `least_waiting` or more (`rows_until_let_in`).
+**Coming in** depends on when pages are read; see `semistream.cost.letting_in`. A page with rate P (what is let through
+for its keys, with the key in question out of the cache) is read every 1/P + T rows: somebody must come first, and then
+waits T (`semistream.cost.steady_state`). T is a number of rows that are let through, and a key that is out lets more
+through: for a key that a fifth of the stream asks for, T is half as many rows of the stream as for others
+(`residence_while_out_rows`).
 
-T is a number of rows that are let through, and a key that is out lets more through: for a key that a fifth of the
-stream asks for, T is half as many rows of the stream as for others (`residence_while_out_rows`).
-
-Where room for newcomers is made in parts, a page with more of them than fit lets in the first ones. How many that are
-is not known: between one part and two, because up to one was free (`_chance_of_room`).
-
-A key goes at any moment, and until then its rows did not wait. If rows wait for its page already, the rest of T is any
-part of it, u T, and at this first read fewer rows of the key wait: a Poisson number of mean s u T.
+A read of a page with a share q of what is let through empties as much of H_S, and a burst of rows fills it, during
+which no page is read and no key goes. Keys of the page go in the rest of T, in which pages are read (`trickle_share`),
+and a row of it waits already, unless none came in the burst and since (`empty_share`). So what is left of T is
+u (1 - q) T on average, with u any part of it (`until_first_read`).
 
 For the same reason rows of a key that comes back at once wait less than others: rows that come evenly during T wait T/2
 on average, those that come during the last u T wait u T/2, and since more come in a larger part, all in all T/3.
 A page whose keys are mostly in the cache takes less of H_S than its rows would otherwise, and T is longer for all
 (`PageShares.wait`).
-
-Keys of a page come in together, so an iteration either lets some in or none: `share_of_lettings` is how many do. What
-that costs is in none of the papers' equations.
 
 **Going** is each algorithm's own; see `cachejoin`, `sscj` and `moij`. Where the cache has a fixed number of places, how
 fast keys go follows from their sum: `o` must add up to the places (`sharing_places`).
@@ -63,7 +57,7 @@ import numpy as np
 
 from semistream.cost.base import Workload
 from semistream.cost.pages import PageShares, page_shares_behind
-from semistream.cost.poisson import LEAST_CHANCE, SURE_DEVIATIONS, at_least, at_least_in_a_part, short_of
+from semistream.cost.poisson import LEAST_CHANCE
 from semistream.cost.steady_state import even_residence, rows_leaving
 from semistream.cost.zipf import Floats, Popularity
 
@@ -81,9 +75,6 @@ RELATIVE_ERROR = 2e-3
 
 LEAST_SHARE = 1e-3
 """Of hits: fewer need not be known as exactly."""
-
-ROOM_ROUNDS = 3
-"""Of finding how many keys want to come in and how many of them can, which depend on each other."""
 
 GROUPED = 8
 """Laws of popularity whose groups are kept; a tuner asks hundreds of times about one."""
@@ -129,9 +120,19 @@ class Loop:
         return between
 
     @cached_property
+    def trickle_share(self) -> Floats:
+        """In which share of T pages are read; in the rest H_S fills again behind the read of a key's page."""
+        on_page = (self.page_rate - self.share * self.occupancy) / (1.0 - self.hit_share)
+        share: Floats = np.clip(1.0 - on_page, LEAST_CHANCE, 1.0)
+        return share
+
+    @cached_property
     def empty_share(self) -> Floats:
-        """For which share of the time no row waits for the page of a key that is out."""
-        share: Floats = 1.0 / (1.0 + self.page_rate * self.residence_while_out_rows)
+        """The probability that no row waits for the page of a key that goes."""
+        trickle_rows = self.trickle_share * self.residence_while_out_rows
+        burst_rows = self.residence_while_out_rows - trickle_rows
+        empty_rows = np.exp(-self.page_rate * burst_rows) / self.page_rate
+        share: Floats = empty_rows / (empty_rows + trickle_rows)
         return share
 
     @property
@@ -190,98 +191,20 @@ def settle(
     return replace(loop, w_s=rows_leaving(loop.shares, loop.waiting_rows))
 
 
-def rows_until_let_in(loop: Loop, least_waiting: int, part_keys: float | None = None) -> Floats:
-    """How many rows of the stream pass, on average, until a key that is out finds this many rows waiting for it.
-
-    With `part_keys` room is made for so many keys at once, and a read lets in what fits, in the order of its page.
-    """
-    wants = _wants(loop, least_waiting)
-    chance = np.ones_like(loop.share)
-    until_in = _until_let_in(loop, *wants, chance)
-    if part_keys is None:
-        return until_in
-    for _ in range(ROOM_ROUNDS):
-        wanting = loop.count * (1.0 - loop.occupancy) * loop.between_reads_rows / until_in / chance
-        before = _before_on_page(loop, wanting)
-        most = float(before.max())
-        if most + SURE_DEVIATIONS * math.sqrt(most) < part_keys:
-            break
-        chance = _chance_of_room(before, part_keys)
-        until_in = _until_let_in(loop, *wants, chance)
-    return until_in
-
-
-def _wants(loop: Loop, least_waiting: int) -> tuple[Floats, Floats]:
-    """The probability that a key that is out has enough rows to come in, with the next read of its page and further."""
-    mean = loop.share * loop.residence_while_out_rows
-    comes_first = loop.share / loop.page_rate
-    further = comes_first * at_least(mean, least_waiting - 1) + (1.0 - comes_first) * at_least(mean, least_waiting)
-    empty = loop.empty_share
-    return empty * further + (1.0 - empty) * at_least_in_a_part(mean, least_waiting), further
-
-
-def _until_let_in(loop: Loop, at_first: Floats, further: Floats, room: Floats) -> Floats:
-    """Rows until a key comes in that wants to with such chances and finds room with such a one."""
-    further_reads = (1.0 - room * at_first) / np.maximum(room * further, LEAST_CHANCE)
-    until_in: Floats = _until_first_read(loop) + loop.between_reads_rows * further_reads
-    return until_in
-
-
-def _until_first_read(loop: Loop) -> Floats:
-    """Rows from when a key goes, at any moment, to the next read of its page."""
-    empty = loop.empty_share
-    until: Floats = empty * loop.between_reads_rows + (1.0 - empty) * loop.residence_while_out_rows / 2.0
+def until_first_read(loop: Loop, empty: Floats, residence_rows: Floats) -> Floats:
+    """Rows from when a key goes to the next read of its page, for which no row waits with such a probability."""
+    waited_for = loop.trickle_share * residence_rows / 2.0
+    until: Floats = empty * (1.0 / loop.page_rate + residence_rows) + (1.0 - empty) * waited_for
     return until
 
 
 def _waits(loop: Loop, until_in: Floats) -> Floats:
     """How long the rows of a key wait (`PageShares.wait`), which are those that come while it is out."""
-    empty = loop.empty_share
-    whole = empty + np.maximum(until_in - _until_first_read(loop), 0.0) / loop.between_reads_rows
-    waits: Floats = ((1.0 - empty) / 3.0 + whole) / ((1.0 - empty) / 2.0 + whole)
+    empty, first = loop.empty_share, loop.trickle_share
+    further = until_in - until_first_read(loop, empty, loop.residence_while_out_rows)
+    whole = empty + np.maximum(further, 0.0) / loop.between_reads_rows
+    waits: Floats = ((1.0 - empty) * first**2 / 3.0 + whole) / ((1.0 - empty) * first / 2.0 + whole)
     return waits
-
-
-def share_of_lettings(loop: Loop, until_in: Floats) -> float:
-    """In which share of the iterations at least one key comes in."""
-    coming = loop.count * (1.0 - loop.occupancy) / until_in
-    let_through = np.maximum(loop.page_rate - loop.share * loop.occupancy, LEAST_CHANCE)
-    return share_with_some(loop, coming, 1.0 / (1.0 / let_through + loop.residence_rows))
-
-
-def share_with_some(loop: Loop, coming: Floats, reads: Floats) -> float:
-    """The share of reads with which keys come in, if so many of each group come and each of its pages is read so often.
-
-    Keys come on their own, so those of a read are a Poisson number.
-    """
-    groups = loop.page if loop.page is not None else np.zeros_like(coming)
-    _, page = np.unique(groups, return_inverse=True)
-    # All keys of a page are read with it; a large group stands on several pages, which are alike.
-    coming_of_page = np.bincount(page, coming)
-    reads_of_page = np.bincount(page, loop.count * reads) / loop.keys_per_page
-    with_some = reads_of_page * -np.expm1(-coming_of_page / reads_of_page)
-    return float(with_some.sum() / reads_of_page.sum())
-
-
-def _chance_of_room(before: Floats, part_keys: float) -> Floats:
-    """The probability that there is room for a key behind so many others, a Poisson number.
-
-    Room is made for a part of the cache when there is not enough, and up to a part was free already, any part of it.
-    """
-    chance = (short_of(before, 2.0 * part_keys) - short_of(before, part_keys)) / part_keys
-    return np.clip(chance, LEAST_CHANCE, 1.0)
-
-
-def _before_on_page(loop: Loop, keys: Floats) -> Floats:
-    """Of so many keys of each group, how many stand on a page before a key of the group."""
-    if loop.page is None:
-        return np.full_like(keys, float(keys.sum()) / loop.pages / 2.0)
-    before = np.cumsum(keys) - keys
-    first_of_page = np.searchsorted(loop.page, loop.page)
-    # A large group stands on several pages, and its keys are spread over them.
-    on_page = keys * np.minimum(1.0, loop.keys_per_page / loop.count)
-    in_order: Floats = before - before[first_of_page] + on_page / 2.0
-    return in_order
 
 
 def sharing_places(loop: Loop, until_in: Floats, evictable: Floats, sure_rows: float, places: float) -> Floats:

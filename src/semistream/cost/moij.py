@@ -41,7 +41,8 @@ from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predi
 from semistream.cost.cache_inequality import waiting_rows_beside
 from semistream.cost.cachejoin import phase_counts
 from semistream.cost.halved_uses import clearly_more, passages_held
-from semistream.cost.learned_cache import Loop, rows_until_let_in, settle, share_of_lettings
+from semistream.cost.learned_cache import Loop, settle
+from semistream.cost.letting_in import rows_until_let_in, share_of_lettings
 from semistream.cost.symbols import UnitCosts
 from semistream.cost.zipf import Floats
 

@@ -35,7 +35,8 @@ from semistream.cost import meshjoin
 from semistream.cost.base import MemoryBytes, Prediction, Sizes, Workload, predicted
 from semistream.cost.cache_inequality import waiting_rows_beside
 from semistream.cost.cachejoin import phase_counts
-from semistream.cost.learned_cache import Loop, settle, share_with_some
+from semistream.cost.learned_cache import Loop, settle
+from semistream.cost.letting_in import share_with_some
 from semistream.cost.moij import border_rows, memory_beside
 from semistream.cost.poisson import LEAST_CHANCE, at_least
 from semistream.cost.symbols import UnitCosts

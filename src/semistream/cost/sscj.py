@@ -62,21 +62,24 @@ def memory_bytes(workload: Workload, sizes: Sizes) -> MemoryBytes:
 
 def predict(workload: Workload, sizes: Sizes, unit_costs: UnitCosts) -> Prediction:
     """CACHEJOIN's loop, with another rule for who goes, in SSCJ's memory."""
-    told = cachejoin.predict_with(least_used_go, workload, sizes, unit_costs)
+    told = cachejoin.predict_with(LEAST_USED_GO, workload, sizes, unit_costs)
     return replace(told, memory_bytes=memory_bytes(workload, sizes))
 
 
 def resting_threshold(workload: Workload, sizes: Sizes) -> int:
     """The threshold that the cache comes to rest at."""
-    return cachejoin.most_of_the_time(cachejoin.resting(workload, sizes, least_used_go))
+    return cachejoin.most_of_the_time(cachejoin.resting(workload, sizes, LEAST_USED_GO))
 
 
-def least_used_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
+def _least_used_go(loop: Loop, until_in: Floats, threshold: int, places: float) -> Floats:
     """Keys stay the longer the more they are used."""
     fewest, evictable = found_leaving(loop)
     # The record is halved at the end of a round, and a newcomer comes in the middle of one.
     sure_rows = (math.log2(threshold) + 0.5) * loop.round_rows if fewest == 0 else 0.0
     return sharing_places(loop, until_in, evictable, sure_rows, places)
+
+
+LEAST_USED_GO = cachejoin.Going(_least_used_go, popular_share=0.0)
 
 
 def found_leaving(loop: Loop) -> tuple[int, Floats]:
