@@ -96,8 +96,10 @@ class MemoryOptimalIndexJoin(OldestKeyJoin):
         self._cheaper = NO_NUMBERS
 
     def _end_iteration(self) -> None:
-        # Little's law: when as many rows have left as wait, the queue has passed once.
-        self._passages += (self.stats.left - self._left_before) / max(1, len(self.waiting))
+        # Little's law: when as many rows have left as wait, the queue has passed once. They are counted as they were
+        # before this read, because a page may take half of them along.
+        left = self.stats.left - self._left_before
+        self._passages += left / max(1, len(self.waiting) + left)
         self._left_before = self.stats.left
         if self.stats.iterations % ITERATIONS_PER_EVICTION == 0:
             self._evict()
