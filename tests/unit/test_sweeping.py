@@ -41,6 +41,13 @@ class Notes(MeteredRelation):
         return super()._read_segment(number)
 
 
+class ChangingDisk(MeteredRelation):
+    """Reads get dearer once there is something to remember."""
+
+    def become(self, profile: IoProfile) -> None:
+        self._profile = profile
+
+
 def noted(profile: IoProfile, clock: VirtualClock) -> Notes:
     table = pa.table({"k": np.arange(KEYS), "text": np.full(KEYS, "x" * 80)})
     return Notes(MemoryRelation.from_table(table, ["k"], page_rows=PAGE_ROWS), profile, clock)
@@ -75,6 +82,21 @@ def test_where_rows_may_not_wait_they_do_not() -> None:
     join = AdaptiveJoin(noted(HDD, clock), resources)
     run_timed(join, np.arange(0, KEYS, 2), np.zeros(KEYS // 2), clock)
     assert not join.is_sweeping
+
+
+@pytest.mark.parametrize("memory_bytes", [1_500_000, 1_800_000])
+def test_a_memory_full_of_remembered_rows_makes_room_for_the_disk_buffer(memory_bytes: int) -> None:
+    keys, rows, clock = 40_000, 200_000, VirtualClock()
+    table = pa.table({"k": np.arange(keys), "text": np.full(keys, "x" * 100)})
+    relation = ChangingDisk(MemoryRelation.from_table(table, ["k"], page_rows=1800), MEMORY, clock)
+    resources = JoinResources(MemoryBudget(memory_bytes), clock, 20_000, STREAM_ROW_BYTES)
+    join, rng = AdaptiveJoin(relation, resources), np.random.default_rng(3)
+    run_timed(join, rng.integers(0, keys, rows), np.zeros(rows), clock)
+    assert not join.is_sweeping
+    relation.become(HDD)
+    run_timed(join, rng.integers(0, keys, rows), np.full(rows, clock.now_s()), clock)
+    assert join.is_sweeping
+    assert resources.budget.peak_bytes <= memory_bytes
 
 
 def test_pages_are_read_in_their_order_again_and_again() -> None:

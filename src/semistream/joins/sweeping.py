@@ -130,13 +130,14 @@ class Sweeping:
         self._knowledge = knowledge
         self._holders = holders
         self._prices = _Prices()
+        # What is remembered may have most of the budget from the other way, and gives it back first. Where nothing can
+        # be remembered, nothing is set aside for it.
+        self._remembered_bytes = min(int(division.store_bytes * REMEMBERED_SHARE), knowledge.rows_bytes_max)
+        knowledge.resize(self._remembered_bytes)
         # Set aside for good: rows that wait must leave it alone, or no step could ever let them go.
         holders.work.hold(division.rows_per_step * WORK_BYTES_PER_ROW)
         holders.pairs.hold(division.pairs_max * PAIR_BYTES)
         holders.read.hold(disk_buffer_bytes(relation))
-        # Where nothing can be remembered, nothing is set aside for it.
-        self._remembered_bytes = min(int(division.store_bytes * REMEMBERED_SHARE), knowledge.rows_bytes_max)
-        knowledge.resize(self._remembered_bytes)
         self.lists = PageLists(
             relation.info.page_count, self._rows_beside(self._remembered_bytes), self._rows_beside(0)
         )
