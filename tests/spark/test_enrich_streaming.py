@@ -16,6 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import semistream as ss
 from semistream.budget import parse_bytes
+from semistream.errors import RelationCorrupt
 from semistream.relations.handle import RelationHandle
 from tests.support.frames import observed
 from tests.support.oracle import assert_same_rows, duckdb_join
@@ -195,6 +196,47 @@ def test_a_relation_published_anew_is_seen_from_the_next_batch_on(
     found = {(row["n"], row["id"], row["name"]) for row in stream.written().to_pylist()}
     assert found == {(0, 1, "ant"), (0, 2, "bee"), (1, 1, "ape"), (1, 2, None), (2, 1, "asp"), (2, 2, "bat")}
     assert stream.written().num_rows == 6 * repeats - (repeats - 1), "an absent key is one row, a present one many"
+
+
+def test_the_version_that_a_query_was_planned_with_may_be_gone_before_its_first_row(
+    stream: Stream, publish: Publish
+) -> None:
+    relation = publish(_named("ant"), "id")
+    enriched = ss.enrich(stream.read(), relation)
+    for name in ("ape", "asp", "auk"):
+        publish(_named(name), "id")
+    with pytest.raises(RelationCorrupt):
+        relation.open(relation.info.version, with_key=False)
+    stream.send(pa.table({"n": [0], "id": [1]}))
+    stream.run(enriched)
+    assert [row["name"] for row in stream.written().to_pylist()] == ["auk"]
+
+
+def test_in_foreach_batch_one_handle_does_for_all_versions(
+    stream: Stream, publish: Publish, session: SparkSession
+) -> None:
+    relation = publish(_named("ant"), "id")
+    out = str(stream.folder / "out")
+
+    def write(batch: DataFrame, number: int) -> None:
+        ss.enrich(batch, relation, name=f"batch_{number}").write.mode("append").parquet(out)
+
+    folder = str(stream.folder / "checkpoint")
+    query = stream.read().writeStream.foreachBatch(write).option("checkpointLocation", folder).start()
+    try:
+        for number, name in enumerate(["ant", "ape", "asp", "auk"]):
+            if number:
+                publish(_named(name), "id")
+            stream.send(pa.table({"n": [number], "id": [1]}))
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert [row["name"] for row in sorted(stream.written().to_pylist(), key=lambda row: row["n"])] == [
+        "ant",
+        "ape",
+        "asp",
+        "auk",
+    ]
 
 
 def test_a_directory_removed_and_built_anew_is_read_anew(stream: Stream, publish: Publish) -> None:

@@ -13,7 +13,7 @@ from semistream.errors import RelationRefused
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import open_handle
 from semistream.spark.plan import LookupPlan
-from semistream.spark.versions import newest_fitting_version
+from semistream.spark.versions import newest_fitting_version, renewed
 from tests.support.plans import planned
 
 MEMORY_BYTES = 1 << 20
@@ -44,3 +44,19 @@ def test_another_relation_under_the_old_number_is_looked_at_and_refused(tmp_path
     build_relation(pa.table({"id": ["1"], "name": ["ant"]}), key="id", out=tmp_path / "products")
     with pytest.raises(RelationRefused, match="version 1: its column 'id' is string, not int64"):
         newest_fitting_version(plan, MEMORY_BYTES)
+
+
+def test_a_handle_is_renewed_to_the_newest_version_that_keeps_its_promises(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = published(tmp_path / "products", pa.table({"id": [1], "name": ["ant"]})).lookup.relation
+    assert renewed(handle) is handle
+    for name in ("ape", "asp", "auk"):
+        build_relation(pa.table({"id": [1, 2], "name": [name, "bee"]}), key="id", out=tmp_path / "products")
+    newest = renewed(handle)
+    assert (newest.info.version, newest.info.row_count, newest.columns) == (4, 2, ("name",))
+    assert newest == open_handle(tmp_path / "products", None, None, verify=False)
+    build_relation(pa.table({"id": [1], "name": [7]}), key="id", out=tmp_path / "products")
+    with caplog.at_level(logging.ERROR):
+        assert renewed(handle) == newest
+    assert "version 5 of relation 'products' is refused: its column 'name' is int64, not string" in caplog.text

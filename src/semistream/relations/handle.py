@@ -7,7 +7,7 @@ can be sent to other processes; the rows are opened where they are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,6 +73,18 @@ class RelationHandle:
         """Open the rows of a version: the wanted columns and, if asked for, those of the key."""
         key = (name for name in self.key if with_key and name not in self.columns)
         return ArrowFileRelation(RelationDirectory(self.path), version, (*self.columns, *key))
+
+    def broken_promises(self, info: RelationInfo) -> Iterator[str]:
+        """What a version of the relation lacks of that which this handle was made with."""
+        if info.key != self.info.key:
+            yield f"its key is {info.key}, not {self.info.key}"
+        if self.info.unique and not info.unique:
+            yield "its keys are no longer unique"
+        for name in (*self.key, *self.columns):
+            wanted = self.info.schema.field(name).type
+            found = info.schema.field(name).type if name in info.schema.names else None
+            if found != wanted:
+                yield f"its column {name!r} is {found or 'gone'}, not {wanted}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ twice; a node that collects metrics stops that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ from semistream.spark.environment import (
 )
 from semistream.spark.plan import EnrichPlan, in_words, make_plan, metric_names
 from semistream.spark.plan_checks import BY_PARTITION, COUNTS, check_argument_count, check_arguments
+from semistream.spark.versions import renewed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -282,7 +284,7 @@ def _planned(
 ) -> EnrichPlan:
     return make_plan(
         stream,
-        lookups,
+        [replace(lookup, relation=renewed(lookup.relation)) for lookup in lookups],
         memory_bytes=parse_bytes(memory),
         workers=worker_count(session),
         batch_rows=arrow_batch_rows(session),

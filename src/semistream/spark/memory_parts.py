@@ -60,18 +60,17 @@ def memory_parts(enrichment: EnrichPlan, plan: LookupPlan) -> MemoryParts:
     executor_bytes = enrichment.memory_bytes * plan.memory_share
     batch_rows = enrichment.batch_rows if enrichment.batch_rows > 0 else BATCH_ROWS
     info = plan.lookup.relation.info
-    least_bytes = plan.least_memory_bytes(info.version)
     own_bytes = int(executor_bytes / workers)
-    seatless_bytes = max(int(own_bytes * SEATLESS_SHARE), least_bytes)
+    seatless_bytes = max(int(own_bytes * SEATLESS_SHARE), plan.least_bytes)
     alone = MemoryParts(own_bytes - seatless_bytes, seatless_bytes, 0)
     if plan.algorithm != HOT_ALGORITHM:
         return alone
 
     most_bytes = int(own_bytes * (1 - HOT_SHARE_MIN))
     seat_bytes = min(bytes_wanted_for_steps(info, batch_rows), int(most_bytes / (1 + SEATLESS_SHARE)))
-    seatless_bytes = max(int(seat_bytes * SEATLESS_SHARE), least_bytes)
+    seatless_bytes = max(int(seat_bytes * SEATLESS_SHARE), plan.least_bytes)
     hot_bytes = int(executor_bytes) - workers * (seat_bytes + seatless_bytes)
-    if seat_bytes < least_bytes or seat_bytes + seatless_bytes > most_bytes or hot_bytes < HOT_BYTES_MIN:
+    if seat_bytes < plan.least_bytes or seat_bytes + seatless_bytes > most_bytes or hot_bytes < HOT_BYTES_MIN:
         return alone
     return MemoryParts(seat_bytes, seatless_bytes, hot_bytes)
 

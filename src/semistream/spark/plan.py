@@ -67,6 +67,9 @@ class LookupPlan:
     """Types of the stream's key columns."""
     stream_row_bytes: int
     """About what a stream row takes that waits here, with what lookups before this one have added."""
+    least_bytes: int = 0
+    """The least memory with which a worker can join the version that was planned with, once the algorithm is chosen.
+    Workers divide what they have by it, and may begin when that version is gone."""
 
     @property
     def codec(self) -> KeyCodec:
@@ -94,6 +97,10 @@ class LookupPlan:
         whole, algorithm = self.open(version), algorithm_named(self.algorithm)
         parts = partitions_of(whole) if self.is_by_partition else (whole,)
         return max(algorithm.least_memory_bytes(part, self.stream_row_bytes) for part in parts)
+
+    def measured(self) -> LookupPlan:
+        """The same with its least memory."""
+        return replace(self, least_bytes=self.least_memory_bytes(self.lookup.relation.info.version))
 
     @property
     def payload(self) -> pa.Schema:
@@ -183,6 +190,7 @@ def make_plan(
     choices: list[str] = []
     if algorithm == AUTO:
         plans, choices = _choose_algorithms(plans, memory_bytes // probable_workers, batch_rows)
+    plans = tuple(plan.measured() for plan in plans)
     for plan in plans:
         _check_memory(plan, memory_bytes, probable_workers)
     way, why = _choose_way(plans, memory_bytes // probable_workers, batch_rows)
@@ -299,8 +307,7 @@ def _value_bytes(data_type: pa.DataType) -> float:
 def least_executor_bytes(plan: LookupPlan, workers: int) -> int:
     """The least memory of an executor in which so many workers can carry out a lookup."""
     # Twice, because a worker that has no seat must get through, too (see `worker`).
-    worker_bytes = 2 * plan.least_memory_bytes(plan.lookup.relation.info.version)
-    return int(worker_bytes * workers / plan.memory_share) + 1
+    return int(2 * plan.least_bytes * workers / plan.memory_share) + 1
 
 
 def _check_memory(plan: LookupPlan, memory_bytes: int, workers: int) -> None:

@@ -128,7 +128,7 @@ class RelationDirectory:
                 f"version {version} of the relation {self.name!r} has no manifest",
                 given=repr(str(path)),
                 allowed=", ".join(map(str, self.versions())) or None,
-                hint="it was removed while still in use; build the relation again with `semistream index`",
+                hint="newer versions have taken its place: open the relation anew, or build it with `semistream index`",
             ) from problem
         except UnicodeDecodeError as problem:
             raise RelationCorrupt(
