@@ -19,7 +19,7 @@ from semistream.relations.memory import MemoryRelation
 from semistream.spark import hot_sets, worker
 from semistream.spark.counts import BYTES_HELD, position_of
 from semistream.spark.hot_sets import HotSets, executor_name, remove_hot_sets_of_executor, remove_hot_sets_of_query
-from semistream.spark.memory_parts import HOT_BYTES_MIN, memory_parts, shares_rows
+from semistream.spark.memory_parts import HOT_BYTES_MIN
 from semistream.spark.plan import EnrichPlan
 from semistream.structures.hot_removal import STATE, remove_hot_set
 from tests.support.plans import planned
@@ -244,7 +244,7 @@ def planned_to_share(handle: RelationHandle, **changed: Any) -> EnrichPlan:
 @pytest.mark.parametrize("memory_bytes", [MIB, 24 * MIB, 256 * MIB, 4096 * MIB])
 def test_all_parts_together_are_the_memory(workers: int, memory_bytes: int, products: RelationHandle) -> None:
     plan = planned_to_share(products, workers=workers, memory_bytes=memory_bytes, batch_rows=10_000)
-    parts = memory_parts(plan, plan.lookups[0])
+    parts = plan.parts_of(plan.lookups[0])
     total = parts.hot_bytes + workers * (parts.seat_bytes + parts.seatless_bytes)
     assert total <= memory_bytes <= total + workers
     assert parts.hot_bytes == 0 or parts.hot_bytes >= max(HOT_BYTES_MIN, 0.4 * memory_bytes)
@@ -252,13 +252,13 @@ def test_all_parts_together_are_the_memory(workers: int, memory_bytes: int, prod
 
 
 def test_algorithms_of_the_papers_remember_for_themselves(products: RelationHandle) -> None:
-    assert not shares_rows(planned_to_share(products, algorithm="cachejoin"))
-    assert shares_rows(planned_to_share(products))
+    assert not planned_to_share(products, algorithm="cachejoin").shares_rows
+    assert planned_to_share(products).shares_rows
 
 
 def test_a_relation_that_fits_into_each_worker_is_not_shared(tmp_path: Path) -> None:
     build_relation(pa.table({"id": range(100)}), key="id", out=tmp_path / "small")
-    assert not shares_rows(planned_to_share(open_handle(tmp_path / "small", None, None, verify=True)))
+    assert not planned_to_share(open_handle(tmp_path / "small", None, None, verify=True)).shares_rows
 
 
 def answered(plan: EnrichPlan, keys: np.ndarray) -> tuple[list[str], dict[str, int]]:

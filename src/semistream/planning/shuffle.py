@@ -49,13 +49,12 @@ class ShuffleChoice:
 
 
 def choose_shuffle(
-    info: RelationInfo, remembered_bytes: float, tasks: int, repeated_read_s: float = REPEATED_READ_S
+    info: RelationInfo, remembered_keys: float, tasks: int, repeated_read_s: float = REPEATED_READ_S
 ) -> ShuffleChoice:
-    """Decide for a relation, the memory that an executor has for its rows, and the tasks of a micro-batch."""
+    """Decide for a relation, how many of its keys are remembered, and the tasks of a micro-batch."""
     if tasks <= 1:
         return ShuffleChoice(False, "all rows are in one task already")
     workload = Workload(max(1, info.row_count), ZIPF_EXPONENT, v_r_bytes=max(1.0, info.row_bytes_mean))
-    remembered_keys = remembered_bytes / workload.v_r_bytes
     if remembered_keys >= workload.keys:
         return ShuffleChoice(False, f"all of {info.name!r} can be remembered")
     missed_rows = MICRO_BATCH_ROWS * (1 - workload.popularity.share_of_hottest(remembered_keys))

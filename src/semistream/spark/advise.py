@@ -27,17 +27,15 @@ from pyspark.sql import DataFrame
 from semistream.budget import parse_bytes
 from semistream.clock import Clock, RealClock
 from semistream.errors import InvalidOption, check_option_names
-from semistream.joins.knowledge import hot_layout
-from semistream.joins.remembered import EVICTED_SHARE_MAX
-from semistream.planning.advise import Advice, Capacities, Capacity, of_one_process
+from semistream.planning.advise import Advice, Capacities, Capacity
 from semistream.planning.advise import advise as make_table
-from semistream.planning.capacities import Room, sampled_rows_per_key
+from semistream.planning.capacities import sampled_rows_per_key
 from semistream.planning.devices import device_named
 from semistream.planning.key_sample import KeySample
 from semistream.relations.handle import Lookup, RelationHandle
 from semistream.spark.crossing import column_named
 from semistream.spark.enrich import enrichment
-from semistream.spark.memory_parts import BATCH_ROWS, HOT_ALGORITHM, memory_parts
+from semistream.spark.memory_parts import HOT_ALGORITHM, capacity
 from semistream.spark.plan import EnrichPlan, least_executor_bytes
 
 if TYPE_CHECKING:
@@ -141,17 +139,8 @@ def _check_positive(name: str, given: Any, kind: type | UnionType) -> None:
 def _capacity(plan: EnrichPlan, rows_per_key: float) -> Capacity:
     """What the memory of an executor has room for."""
     lookup = plan.lookups[0]
-    info = lookup.lookup.relation.info
-    stored, parts = lookup.open(info.version), memory_parts(plan, lookup)
-    rows_per_step = plan.batch_rows if plan.batch_rows > 0 else BATCH_ROWS
-    shared = hot_layout(stored, parts.hot_bytes) if parts.shares(info) else None
-    if shared is None:
-        room = Room(parts.seat_bytes, lookup.stream_row_bytes, rows_per_step)
-        return of_one_process(stored, room, rows_per_key).at(parts.seat_bytes)
-    layout, counters = shared
-    # A segment that is full goes without a part of its keys, so half of that part is missing on average.
-    keys = layout.segments * layout.entries_max * (1 - EVICTED_SHARE_MAX / 2)
-    return Capacity(min(keys, info.row_count / rows_per_key), counters, rows_per_step)
+    stored = lookup.open(lookup.lookup.relation.info.version)
+    return capacity(stored, plan.parts_of(lookup), lookup.stream_row_bytes, plan.batch_rows, rows_per_key)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.spark.environment import is_connect, workers_run_here
 from semistream.spark.hot_sets import remove_hot_sets_of_executor, remove_hot_sets_of_query
-from semistream.spark.memory_parts import shares_rows
 from semistream.spark.plan import EnrichPlan
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class _EndOfQueries:
 
 def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: bool) -> None:
     """See to it that hot sets are removed when a streaming query ends, and when this process does."""
-    if is_connect(session) or not workers_run_here(session) or not shares_rows(plan):
+    if is_connect(session) or not workers_run_here(session) or not plan.shares_rows:
         return
     context: Any = session.sparkContext
     for kind in {False, is_streaming}:

@@ -10,14 +10,15 @@ which gets less, but never less than it needs for the largest row.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from semistream.budget import MIB
 from semistream.joins.adaptive import bytes_wanted_for_steps
-from semistream.joins.knowledge import whole_bytes_of
-from semistream.relations.base import RelationInfo
-from semistream.spark.plan import EnrichPlan, LookupPlan
+from semistream.joins.knowledge import hot_layout, whole_bytes_of
+from semistream.joins.remembered import EVICTED_SHARE_MAX
+from semistream.planning.advise import Capacity, of_one_process
+from semistream.planning.capacities import Room
+from semistream.relations.base import Relation, RelationInfo
 
 SEATLESS_SHARE = 1 / 8
 """What a worker without a seat gets, as a share of what one with a seat has; more only where a row would not fit."""
@@ -54,27 +55,36 @@ class MemoryParts:
         return self.hot_bytes > 0 and whole_bytes_of(info) > self.seat_bytes * SMALL_SHARE
 
 
-def memory_parts(enrichment: EnrichPlan, plan: LookupPlan) -> MemoryParts:
-    """Divide what an executor has for one of the lookups of an enrichment among its workers."""
-    workers = enrichment.workers or os.cpu_count() or 1
-    executor_bytes = enrichment.memory_bytes * plan.memory_share
-    batch_rows = enrichment.batch_rows if enrichment.batch_rows > 0 else BATCH_ROWS
-    info = plan.lookup.relation.info
+def memory_parts(
+    executor_bytes: int, workers: int, batch_rows: int, info: RelationInfo, *, algorithm: str, least_bytes: int
+) -> MemoryParts:
+    """Divide what an executor has for a lookup among its workers, none of which may have less than the least."""
+    rows_per_step = batch_rows if batch_rows > 0 else BATCH_ROWS
     own_bytes = int(executor_bytes / workers)
-    seatless_bytes = max(int(own_bytes * SEATLESS_SHARE), plan.least_bytes)
+    seatless_bytes = max(int(own_bytes * SEATLESS_SHARE), least_bytes)
     alone = MemoryParts(own_bytes - seatless_bytes, seatless_bytes, 0)
-    if plan.algorithm != HOT_ALGORITHM:
+    if algorithm != HOT_ALGORITHM:
         return alone
 
     most_bytes = int(own_bytes * (1 - HOT_SHARE_MIN))
-    seat_bytes = min(bytes_wanted_for_steps(info, batch_rows), int(most_bytes / (1 + SEATLESS_SHARE)))
-    seatless_bytes = max(int(seat_bytes * SEATLESS_SHARE), plan.least_bytes)
-    hot_bytes = int(executor_bytes) - workers * (seat_bytes + seatless_bytes)
-    if seat_bytes < plan.least_bytes or seat_bytes + seatless_bytes > most_bytes or hot_bytes < HOT_BYTES_MIN:
+    seat_bytes = min(bytes_wanted_for_steps(info, rows_per_step), int(most_bytes / (1 + SEATLESS_SHARE)))
+    seatless_bytes = max(int(seat_bytes * SEATLESS_SHARE), least_bytes)
+    hot_bytes = executor_bytes - workers * (seat_bytes + seatless_bytes)
+    if seat_bytes < least_bytes or seat_bytes + seatless_bytes > most_bytes or hot_bytes < HOT_BYTES_MIN:
         return alone
     return MemoryParts(seat_bytes, seatless_bytes, hot_bytes)
 
 
-def shares_rows(enrichment: EnrichPlan) -> bool:
-    """Whether workers remember rows of any of its relations together."""
-    return any(memory_parts(enrichment, p).shares(p.lookup.relation.info) for p in enrichment.lookups)
+def capacity(
+    relation: Relation, parts: MemoryParts, stream_row_bytes: int, batch_rows: int, rows_per_key: float = 1.0
+) -> Capacity:
+    """How many keys are remembered where a row of the stream is looked up."""
+    rows_per_step = batch_rows if batch_rows > 0 else BATCH_ROWS
+    shared = hot_layout(relation, parts.hot_bytes) if parts.shares(relation.info) else None
+    if shared is None:
+        room = Room(parts.seat_bytes, stream_row_bytes, rows_per_step)
+        return of_one_process(relation, room, rows_per_key).at(parts.seat_bytes)
+    layout, counters = shared
+    # A segment that is full goes without a part of its keys, so half of that part is missing on average.
+    keys = layout.segments * layout.entries_max * (1 - EVICTED_SHARE_MAX / 2)
+    return Capacity(min(keys, relation.info.row_count / rows_per_key), counters, rows_per_step)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ from semistream.planning.shuffle import choose_shuffle
 from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.handle import Lookup, payload_schema
 from semistream.relations.partitioned import partitions_of
+from semistream.spark.memory_parts import MemoryParts, capacity, memory_parts
 from semistream.spark.plan_checks import BY_PARTITION, check_key, check_names, check_partitions, checked_defaults
 
 VARIABLE_BYTES = 24
@@ -143,6 +144,26 @@ class EnrichPlan:
         """Whether a row is left out for which one of the lookups finds nothing."""
         return self.lookups[0].on_miss == "drop"
 
+    def parts_of(self, plan: LookupPlan) -> MemoryParts:
+        """How the memory for one of its lookups is divided among the workers of an executor."""
+        return _parts_of(plan, self.memory_bytes, self.workers or os.cpu_count() or 1, self.batch_rows)
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether workers remember rows of any of its relations together."""
+        return any(self.parts_of(plan).shares(plan.lookup.relation.info) for plan in self.lookups)
+
+
+def _parts_of(plan: LookupPlan, memory_bytes: int, workers: int, batch_rows: int) -> MemoryParts:
+    return memory_parts(
+        int(memory_bytes * plan.memory_share),
+        workers,
+        batch_rows,
+        plan.lookup.relation.info,
+        algorithm=plan.algorithm,
+        least_bytes=plan.least_bytes,
+    )
+
 
 def make_plan(
     stream: pa.Schema,
@@ -194,7 +215,9 @@ def make_plan(
     for plan in plans:
         _check_memory(plan, memory_bytes, probable_workers)
     way, why = _choose_way(plans, memory_bytes // probable_workers, batch_rows)
-    shared_out, why_shared_out = _choose_shuffle(plans, shuffle, memory_bytes, tasks)
+    shared_out, why_shared_out = _choose_shuffle(
+        plans, shuffle, lambda plan: _remembered_keys(plan, memory_bytes, probable_workers, batch_rows), tasks
+    )
     reasons = (why, why_shared_out, *choices)
     identity = _digest(plans, memory_bytes, workers, batch_rows)
     family = _digest([(lookup.relation.path, lookup.on, lookup.output_names) for lookup in lookups], memory_bytes)
@@ -202,7 +225,7 @@ def make_plan(
 
 
 def _choose_shuffle(
-    plans: Sequence[LookupPlan], wanted: str, memory_bytes: int, tasks: int
+    plans: Sequence[LookupPlan], wanted: str, remembered_keys: Callable[[LookupPlan], float], tasks: int
 ) -> tuple[Shuffle | None, str]:
     """Decide for the relation whose rows take most; the others are looked up wherever a row happens to be."""
     if plans[0].is_by_partition:
@@ -222,10 +245,16 @@ def _choose_shuffle(
     name = infos[number].name
     if wanted == "always":
         return shuffle, f'rows are shared out by the key of {name!r} to {tasks} tasks, because shuffle="always"'
-    choice = choose_shuffle(infos[number], memory_bytes * plans[number].memory_share, tasks)
+    choice = choose_shuffle(infos[number], remembered_keys(plans[number]), tasks)
     if choice.pays:
         return shuffle, f"rows are shared out by the key of {name!r} to {tasks} tasks: {choice.reason}"
     return None, f"rows are looked up in the tasks in which they come, a shuffle does not pay: {choice.reason}"
+
+
+def _remembered_keys(plan: LookupPlan, memory_bytes: int, workers: int, batch_rows: int) -> float:
+    stored = plan.open(plan.lookup.relation.info.version)
+    parts = _parts_of(plan, memory_bytes, workers, batch_rows)
+    return capacity(stored, parts, plan.stream_row_bytes, batch_rows).keys
 
 
 def _choose_algorithms(

@@ -28,7 +28,7 @@ from semistream.relations.arrow_file.leases import pin_version
 from semistream.relations.base import Relation
 from semistream.spark.counts import LookupCounts
 from semistream.spark.hot_sets import HotSets
-from semistream.spark.memory_parts import BATCH_ROWS, memory_parts
+from semistream.spark.memory_parts import BATCH_ROWS
 from semistream.spark.plan import EnrichPlan
 from semistream.spark.seats import NO_SEAT
 from semistream.spark.versions import newest_fitting_version
@@ -42,7 +42,7 @@ class ServedLookup:
         self.plan = enrichment.lookups[number]
         self._clock = clock
         self._rows_may_wait = rows_may_wait
-        self._parts = memory_parts(enrichment, self.plan)
+        self._parts = enrichment.parts_of(self.plan)
         self._memory_bytes = self._parts.seatless_bytes if seat == NO_SEAT else self._parts.seat_bytes
         self._hot_sets = HotSets(enrichment.family, enrichment.id, number, self._parts.hot_bytes)
         self._hot: HotSet | None = None
