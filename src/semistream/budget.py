@@ -36,6 +36,12 @@ _UNITS = {
 }
 
 
+BYTES_MAX = (1 << 63) - 1
+
+SHOWN_CHARACTERS = 40
+"""Of a value that is too long to be repeated in full."""
+
+
 def parse_bytes(size: str | int) -> int:
     """Return a number of bytes written by a person: `"256MB"`, `"64 KiB"`, `"1g"` or `4096`.
 
@@ -57,10 +63,17 @@ def parse_bytes(size: str | int) -> int:
                 given=repr(size),
                 allowed="a number and a unit, such as 256MB, 64KiB or 1g",
             )
-        parsed = int(float(match.group(1)) * _UNITS[unit])
+        written = float(match.group(1)) * _UNITS[unit]
+        parsed = int(min(written, 2 * BYTES_MAX))
     if parsed <= 0:
         raise InvalidOption("a memory size must be positive", given=repr(size), allowed="at least 1 byte")
+    if parsed > BYTES_MAX:
+        raise InvalidOption("no machine has so much memory", given=_shortened(repr(size)), allowed=f"{BYTES_MAX} bytes")
     return parsed
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 def format_bytes(count: float) -> str:

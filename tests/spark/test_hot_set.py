@@ -185,6 +185,18 @@ def test_what_a_killed_application_left_is_removed_by_the_next_and_one_that_ends
     assert not any(path.exists() for path in (*left, *own))
 
 
+def test_an_application_that_ends_in_the_middle_of_a_query_leaves_nothing(tmp_path: Path) -> None:
+    ss.build_relation(master(), key="id", out=tmp_path / "products")
+    ready, log = tmp_path / "ready", tmp_path / "log"
+    process = start_script(SCRIPT, tmp_path / "products", ready, "streaming", log=log)
+    wait_for(ready, log, process)
+    own = hot_set_files(process.pid)
+    assert own
+    executor = own[0].parents[2]
+    assert process.wait(WAIT_S) == 0
+    assert not [path for path in executor.rglob("*") if path.is_file()]
+
+
 def test_an_executor_that_is_killed_leaves_nothing_where_its_workers_are_forked_from_our_process(
     tmp_path: Path,
 ) -> None:

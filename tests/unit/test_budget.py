@@ -45,6 +45,12 @@ def test_what_is_no_size_is_refused_with_examples(text: object) -> None:
     assert repr(text) in str(caught.value)
 
 
+@pytest.mark.parametrize("size", ["1" * 400, "100000000TB", 1 << 63])
+def test_a_size_beyond_all_machines_is_refused(size: str | int) -> None:
+    with pytest.raises(InvalidOption, match="no machine has so much memory"):
+        parse_bytes(size)
+
+
 @pytest.mark.parametrize("size", [0, -1, "0", "0GB", "0.0001b"])
 def test_a_size_must_be_positive(size: str | int) -> None:
     with pytest.raises(InvalidOption, match="must be positive"):

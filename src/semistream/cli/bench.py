@@ -40,7 +40,8 @@ def bench_enrich(
     memory: Annotated[str, typer.Option(metavar="SIZE", help="What ours, and the cache by hand, may hold.")] = "256MB",
     batches: Annotated[int, typer.Option(min=1, help="Measured micro-batches; the warm-up comes before.")] = 8,
     warm_up: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long a contender runs before it is measured.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, max=86_400, help="How long a contender runs before it is measured."),
     ] = 75,
     contenders: Annotated[str | None, typer.Option(metavar="A[,B]", help="Who takes part.", show_default="all")] = None,
     large: Annotated[bool, typer.Option("--large", help="Also with R of 100 M rows: 30 GB of disk.")] = False,

@@ -8,7 +8,9 @@ driver has the JVM at hand. Elsewhere what is not used is removed by the next en
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from semistream.spark.environment import is_connect, workers_run_here
@@ -17,6 +19,11 @@ from semistream.spark.plan import EnrichPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+STOP_TIMEOUT = "5s"
+"""How long the end of a driver waits for a query that still runs."""
+LATE_LOOKS, LATE_PAUSE_S = 4, 0.25
+"""How often it looks then for what a worker may have made in its last moment."""
 
 _seen: set[tuple[str, bool]] = set()
 
@@ -61,7 +68,23 @@ def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: boo
         else:
             # The JVM was started by this process, or has started it.
             jvm = getattr(context._gateway, "proc", None)
-            atexit.register(remove_hot_sets_of_executor, jvm.pid if jvm is not None else os.getppid())
+            atexit.register(_end_of_driver, session, jvm.pid if jvm is not None else os.getppid())
+
+
+def _end_of_driver(session: SparkSession, jvm_pid: int) -> None:
+    """Remove what its queries used; those that still run are stopped first, for they would make it anew."""
+    were_running = 0
+    # The JVM may have stopped or be gone, and there is nobody left to be told.
+    with contextlib.suppress(Exception):
+        session.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
+        for query in session.streams.active:
+            query.stop()
+            were_running += 1
+    remove_hot_sets_of_executor(jvm_pid)
+    for _ in range(LATE_LOOKS if were_running else 0):
+        # A worker hears of the end when it wants to answer.
+        time.sleep(LATE_PAUSE_S)
+        remove_hot_sets_of_executor(jvm_pid)
 
 
 def _listen(session: SparkSession, listener: _EndOfQueries) -> None:

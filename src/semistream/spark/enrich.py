@@ -98,6 +98,8 @@ def enrich(
         products = ss.relation("products", key="product_id")
         enriched = ss.enrich(sales, products, on="product_id", memory="256MB")
     """
+    if name is not None and not isinstance(name, str):
+        raise InvalidOption("`name` does not name metrics", given=repr(name), allowed="a string")
     plan = enrichment(
         df,
         relation,
@@ -234,6 +236,7 @@ def enrichment(
         raise InvalidOption(
             "`df` is not a DataFrame of Spark", given=type(df).__name__, allowed="pyspark.sql.DataFrame"
         )
+    _check_column_names(on)
     lookups = _as_lookups(relation, on, prefix)
     return _planned(
         df.sparkSession,
@@ -245,6 +248,17 @@ def enrichment(
         defaults=defaults,
         shuffle=shuffle,
     )
+
+
+def _check_column_names(on: Any) -> None:
+    """Where none are given, the names of the relation's key are taken."""
+    is_list = isinstance(on, list | tuple) and all(isinstance(name, str) for name in on)
+    if on is not None and not isinstance(on, str) and not is_list:
+        raise InvalidOption(
+            "`on` does not name columns of the stream",
+            given=repr(on),
+            allowed='a name or a list of names, such as "product_id" or ["shop", "day"]',
+        )
 
 
 def _as_lookups(

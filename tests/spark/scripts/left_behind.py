@@ -17,8 +17,16 @@ def main(relation: str, ready: Path, *wishes: str) -> None:
     if "configured" in wishes:
         builder = ss.configure(builder)
     spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF").getOrCreate()
-    enriched = ss.enrich(spark.range(50_000), ss.relation(relation), on="id", memory="32MB")
-    enriched.write.format("noop").mode("overwrite").save()
+    products = ss.relation(relation)
+    if "streaming" in wishes:
+        rows = spark.readStream.format("rate").option("rowsPerSecond", 20_000).load().selectExpr("value % 50000 AS id")
+        query = ss.enrich(rows, products, on="id", memory="32MB").writeStream.format("noop").start()
+        while not (query.lastProgress and query.lastProgress.numInputRows):
+            time.sleep(0.1)
+        ready.touch()
+        time.sleep(2)
+        return
+    ss.enrich(spark.range(50_000), products, on="id", memory="32MB").write.format("noop").mode("overwrite").save()
     ready.touch()
     if "end" in wishes:
         time.sleep(2)
