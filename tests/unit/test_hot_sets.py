@@ -129,6 +129,21 @@ def test_what_a_dead_executor_left_is_removed_when_the_next_hot_set_is_opened(
     assert [state.parent.parent.name for state in states(places)] == ["ours-0-id"]
 
 
+def test_what_a_dead_executor_left_can_be_removed_before_anybody_has_asked_for_its_exit_code(
+    relation: MemoryRelation, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        monkeypatch.setattr(os, "getppid", lambda: other.pid)
+        monkeypatch.setattr(hot_sets, "ANCESTORS_MAX", 0)
+        open_one(relation, "of another executor")
+        hot_sets.remove_hot_sets_of_the_dead()
+        assert len(states(places)) == 1
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        hot_sets.remove_hot_sets_of_the_dead()
+        assert not states(places)
+
+
 def test_an_executor_of_the_same_number_that_began_later_is_another(relation: MemoryRelation, places: Path) -> None:
     open_one(relation, "ours")
     (executor,) = (places / "memory").glob("*/*")

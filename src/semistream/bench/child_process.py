@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from semistream.bench.processes import end_tree
+from semistream.spark.hot_sets import remove_hot_sets_of_the_dead
 
 QUOTED_CHARACTERS = 300
 """How much of a log stands in a message."""
@@ -112,6 +113,7 @@ def running(module: str, order: Mapping[str, Any], log: Path, temporary: Path) -
             # Once it was waited for, its number may be another's.
             if process.poll() is None:
                 end_tree(process.pid)
+                remove_hot_sets_of_the_dead()
 
 
 @contextmanager

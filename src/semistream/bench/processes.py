@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Literal
 
 PROC = Path("/proc")
+
+END_LOOKS, END_PAUSE_S = 40, 0.05
+"""How often it is looked whether what was killed is gone."""
 
 Kind = Literal["jvm", "workers", "driver"]
 """What a process of a Spark query on one machine is: its JVM, a Python worker (or their daemon), the script itself."""
@@ -97,10 +101,21 @@ def can_be_seen() -> bool:
 
 
 def end_tree(pid: int) -> None:
-    """Kill a process and all its descendants."""
+    """Kill a process and all its descendants, and wait a little for their end."""
     pids = tree_of(pid) if PROC.is_dir() else [pid]
     for one in pids:
         try:
             os.kill(one, signal.SIGKILL)
         except ProcessLookupError:
             continue
+    for _ in range(END_LOOKS):
+        if not any(_is_alive(one) for one in pids):
+            return
+        time.sleep(END_PAUSE_S)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (OSError, IndexError):
+        return False

@@ -20,6 +20,7 @@ import pyspark
 from semistream.bench.processes import cpu_seconds, end_tree, tree_of
 from semistream.clock import RealClock
 from semistream.errors import EnvironmentUnfit
+from semistream.spark.hot_sets import remove_hot_sets_of_the_dead
 
 HOST = "127.0.0.1"
 START_S_MAX = 60.0
@@ -64,6 +65,8 @@ def standalone(folder: Path, workers: int) -> Iterator[Standalone]:
     port = _free_port()
     address = f"spark://{HOST}:{port}"
     with ExitStack() as started:
+        # Whoever would have done so is killed with its worker.
+        started.callback(remove_hot_sets_of_the_dead)
         master = ("master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0")
         _await(port, started.enter_context(_running(folder / "master", *master)), folder / "master")
         pids = []

@@ -116,6 +116,15 @@ def remove_hot_sets_of_executor(pid: int) -> None:
             _remove_executor(executor, END_TRIES)
 
 
+def remove_hot_sets_of_the_dead() -> None:
+    """Remove what executors have left that were killed on this node."""
+    for root in _roots():
+        for executor in root.iterdir():
+            with contextlib.suppress(OSError):
+                if _is_dead(executor):
+                    _remove_executor(executor)
+
+
 # Places --------------------------------------------------------------------------------------------------------------
 
 
@@ -194,8 +203,7 @@ def _clear_away(own: Path) -> None:
 
 
 def _clear_executor_away(executor: Path, own: Path) -> None:
-    namespace, pid, began = (*executor.name.split("-"), "", "")[:3]
-    if namespace == _namespace() and (not pid.isdecimal() or _began(int(pid)) != began):
+    if _is_dead(executor):
         _remove_executor(executor)
         return
     # Of executors in other containers nothing is known but when they used their files.
@@ -203,6 +211,12 @@ def _clear_executor_away(executor: Path, own: Path) -> None:
         if enrichment != own and all(_unused_s(folder) > UNUSED_S_MAX for folder in _hot_sets_in(enrichment)):
             _remove_enrichment(enrichment)
     executor.rmdir()
+
+
+def _is_dead(executor: Path) -> bool:
+    """Whether the executor of a folder is surely gone."""
+    namespace, pid, began = (*executor.name.split("-"), "", "")[:3]
+    return namespace == _namespace() and (not pid.isdecimal() or _began(int(pid)) != began)
 
 
 def _unused_s(hot_set: Path) -> float:
@@ -261,9 +275,10 @@ def _name_and_parent(pid: int) -> tuple[str, int]:
 
 
 def _began(pid: int) -> str:
-    """When a process began, "0" where that cannot be known; "" when there is none."""
+    """When a process began, "0" where that cannot be known; "" when there is none, or only its exit code is left."""
     try:
-        return _stat_of(pid)[1][19]
+        state, *rest = _stat_of(pid)[1]
+        return "" if state in ("Z", "X") else rest[18]
     except OSError:
         pass
     try:
