@@ -6,6 +6,7 @@ tell: under 2 about as much comes in as is just not too much.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,16 @@ import pyarrow as pa
 import pytest
 
 from semistream.clock import VirtualClock
+from semistream.cost.pages import Layout
 from semistream.joins.base import StreamRows
 from semistream.joins.registry import ALGORITHMS
 from semistream.keys import KeyCodec
-from semistream.lab.workloads.zipf import Zipf
+from semistream.lab.workloads.zipf import Shuffle, Zipf
 from semistream.planning.capacities import Room, predict_for, workload_of
-from semistream.planning.charging import typical
+from semistream.planning.charging import charge_of, typical
 from semistream.planning.loops import LoopSize
 from semistream.relations.memory import MemoryRelation
-from semistream.relations.metered import HDD
+from semistream.relations.metered import HDD, MeteredRelation
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -31,27 +33,58 @@ OFFERED_ROWS, DRAWN_ROWS = 8192, 1 << 16
 R_ROW_BYTES = 120
 """The papers'; those of these relations have some bytes more."""
 
+R_SHARE_LEAST, R_SHARE_MOST, HELD_PAGES_LEAST = 0.01, 1 / 3, 10
+"""The memory of a size that is drawn: so much of R, and so many pages."""
 
-def counted(join: Any, size: LoopSize) -> tuple[float, float, float]:
-    """Hit share, rows of an iteration, and share of iterations that let keys in, after the warm-up."""
-    rng, zipf, codec = np.random.default_rng(11), Zipf(size.r_rows, size.zipf_exponent), KeyCodec([pa.int64()])
+HIT_SHARE_ERROR = 0.002
+"""A tenth of the least hit share that is told within ten per cent; below it what is off is this part of the stream."""
+
+LEARNING = ["cachejoin", "moij", "ssbj", "sscj"]
+PINNING = ["optimised-x-hybridjoin", "tuned-x-hybridjoin", "x-hybridjoin"]
+"""Their models know R in the order of popularity: which popular keys the first pages hold otherwise is not told."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a join did behind the warm-up."""
+
+    hit_share: float
+    rows: float
+    """Of an iteration."""
+    lettings: float
+    """Share of iterations that let keys in."""
+    rate: float
+    """Rows a second of the virtual clock: reads at the disk's price, operations at the usual machine's."""
+
+
+def counted(join: Any, clock: VirtualClock, size: LoopSize, layout: Layout) -> Counted:
+    """What a join counts at rest."""
+    rng, codec = np.random.default_rng(11), KeyCodec([pa.int64()])
+    zipf, shuffle = Zipf(size.r_rows, size.zipf_exponent), Shuffle(size.r_rows, 1)
     pages = -(-size.r_rows // size.page_rows)
-    codes, admitted, begin = np.empty(0, np.int64), 0, None
+    codes, admitted, begin, begin_s = np.empty(0, np.int64), 0, None, 0.0
     while join.stats.iterations < ROUNDS * pages:
         if not join.wants_rows:
             join.step()
         else:
             if len(codes) == 0:
-                codes = codec.encode([pa.array(zipf.sample(rng, DRAWN_ROWS))]).codes
+                ranks = zipf.sample(rng, DRAWN_ROWS)
+                codes = codec.encode([pa.array(shuffle(ranks) if layout == "shuffled" else ranks)]).codes
             offered = codes[:OFFERED_ROWS]
             rows = join.admit(StreamRows(np.arange(admitted, admitted + len(offered), dtype=np.int64), offered))
             admitted, codes = admitted + rows, codes[rows:]
         if begin is None and join.stats.iterations >= WARM_UP_ROUNDS * pages:
-            begin = np.array([join.stats.rows, join.stats.hits, join.stats.iterations, join.stats.lettings])
-    end = np.array([join.stats.rows, join.stats.hits, join.stats.iterations, join.stats.lettings])
+            begin, begin_s = join.stats.copy(), clock.now_s()
     assert begin is not None, "the warm-up is shorter than the run"
-    rows, hits, iterations, lettings = (end - begin).tolist()
-    return hits / rows, rows / iterations, lettings / iterations
+    end = join.stats
+    rows, iterations = end.rows - begin.rows, end.iterations - begin.iterations
+    took_s = clock.now_s() - begin_s + charge_of(typical(HDD))(begin, end)
+    return Counted(
+        hit_share=(end.hits - begin.hits) / rows,
+        rows=rows / iterations,
+        lettings=(end.lettings - begin.lettings) / iterations,
+        rate=rows / took_s,
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,27 +130,50 @@ def test_a_model_is_within_ten_per_cent_of_a_join_at_rest(algorithm: str, size: 
     assert_told(algorithm, size)
 
 
-@pytest.mark.parametrize("algorithm", ["cachejoin", "moij", "ssbj", "sscj"])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_model_is_within_ten_per_cent_at_a_size_drawn_at_random(algorithm: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    r_rows, page_rows = int(rng.integers(20_000, 60_000)), int(rng.integers(300, 1000))
-    memory_bytes = int(r_rows * R_ROW_BYTES * rng.uniform(0.05, 0.25)) + 2 * page_rows * R_ROW_BYTES
-    assert_told(algorithm, LoopSize(r_rows, page_rows, memory_bytes, float(rng.uniform(0.4, 1.1))))
+@pytest.mark.parametrize("algorithm", LEARNING)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_model_is_within_ten_per_cent_at_a_size_drawn_from_its_range(algorithm: str, seed: int) -> None:
+    assert_told(algorithm, *drawn(np.random.default_rng(seed)))
 
 
-def assert_told(algorithm: str, size: LoopSize) -> None:
+@pytest.mark.parametrize("algorithm", ["hybridjoin", *PINNING])
+@pytest.mark.parametrize("seed", range(2))
+def test_so_is_one_of_a_join_that_learns_nothing(algorithm: str, seed: int) -> None:
+    size, layout = drawn(np.random.default_rng(seed))
+    assert_told(algorithm, size, "frequency" if algorithm in PINNING else layout)
+
+
+def drawn(rng: np.random.Generator) -> tuple[LoopSize, Layout]:
+    """A size in the range in which models are held to ten per cent."""
+
+    def log_uniform(least: float, most: float) -> float:
+        return float(np.exp(rng.uniform(np.log(least), np.log(most))))
+
+    r_rows = round(log_uniform(20_000, 200_000))
+    page_rows = round(log_uniform(64, min(2048, r_rows * R_SHARE_MOST / HELD_PAGES_LEAST / 1.5)))
+    r_share = log_uniform(max(R_SHARE_LEAST, HELD_PAGES_LEAST * page_rows / r_rows), R_SHARE_MOST)
+    size = LoopSize(r_rows, page_rows, round(r_rows * R_ROW_BYTES * r_share), float(rng.uniform(0.0, 1.25)))
+    layouts: tuple[Layout, ...] = ("frequency", "shuffled")
+    return size, layouts[int(rng.integers(2))]
+
+
+def assert_told(algorithm: str, size: LoopSize, layout: Layout = "frequency") -> None:
     """Assert that a model says what its join counts at rest."""
     numbers = np.arange(size.r_rows)
     table = pa.table({"key": numbers, "number": numbers, "text": np.full(size.r_rows, "x" * 100)})
     relation, room = MemoryRelation.from_table(table, ["key"], page_rows=size.page_rows), Room(size.memory_bytes)
-    workload = workload_of(relation, room, zipf_exponent=size.zipf_exponent, layout="frequency")
+    workload = workload_of(relation, room, zipf_exponent=size.zipf_exponent, layout=layout)
     told = predict_for(algorithm, relation, room, workload, typical(HDD))
-    hit_share, rows, lettings = counted(ALGORITHMS[algorithm].build(relation, room.resources(VirtualClock())), size)
+    clock = VirtualClock()
+    join = ALGORITHMS[algorithm].build(MeteredRelation(relation, HDD, clock), room.resources(clock))
+    was = counted(join, clock, size, layout)
     print(
-        f"{algorithm}, {size}: hits {hit_share:.3f} (told {told.hit_share:.3f}), w {rows:.1f} "
-        f"({told.w_n + told.w_s:.1f}), lettings {lettings:.3f} ({told.counts.lettings:.3f})"
+        f"{algorithm}, {size}, {layout}: hits {was.hit_share:.4f} (told {told.hit_share:.4f}), w {was.rows:.1f} "
+        f"({told.w_n + told.w_s:.1f}), lettings {was.lettings:.3f} ({told.counts.lettings:.3f}), "
+        f"mu {was.rate:.0f} ({told.mu_rows_per_s:.0f})"
     )
-    assert hit_share == pytest.approx(told.hit_share, rel=0.1)
-    assert hit_share * rows == pytest.approx(told.w_n, rel=0.1)
-    assert rows == pytest.approx(told.w_n + told.w_s, rel=0.1)
+    assert was.hit_share == pytest.approx(told.hit_share, rel=0.1, abs=HIT_SHARE_ERROR)
+    assert was.hit_share * was.rows == pytest.approx(told.w_n, rel=0.1, abs=HIT_SHARE_ERROR * was.rows)
+    assert (1.0 - was.hit_share) * was.rows == pytest.approx(told.w_s, rel=0.1)
+    assert was.rows == pytest.approx(told.w_n + told.w_s, rel=0.1)
+    assert was.rate == pytest.approx(told.mu_rows_per_s, rel=0.1)

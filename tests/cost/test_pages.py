@@ -57,6 +57,14 @@ def test_first_pages_are_the_hottest_only_in_order_of_popularity() -> None:
     assert rest.pages == 95
 
 
+def test_a_part_of_a_page_is_a_part_of_its_share() -> None:
+    uniform = Popularity(10_000, 0.0)
+    share, rest = without_first_keys(uniform, "shuffled", 100, 530)
+    assert share == pytest.approx(0.053)
+    assert rest.pages == 95
+    assert rest.share.min() == pytest.approx(0.7 * rest.share.max())
+
+
 @pytest.mark.parametrize("exponent", (0.0, 0.5, 1.0, 1.2))
 def test_the_expected_number_of_distinct_keys_is_the_mean_of_many_draws(exponent: float) -> None:
     rng = np.random.default_rng(7)

@@ -98,7 +98,7 @@ def page_shares_behind(
 def without_first_keys(
     popularity: Popularity, layout: Layout, keys_per_page: float, first_keys: float
 ) -> tuple[float, PageShares]:
-    """The share of the stream that asks for the first pages of R, with `first_keys` on them, and that of the others.
+    """The share of the stream that asks for the first keys of R, and how the rest spreads over pages.
 
     In order of popularity these are the hottest keys. In a shuffled R they are keys like any others, and their share
     is that of their number; which of them happen to be popular is not to be known.
@@ -107,9 +107,10 @@ def without_first_keys(
     if layout == "frequency":
         rest = page_shares(popularity, layout, keys_per_page, first_keys)
         return popularity.share_of_hottest(first_keys), rest
-    taken = min(int(first_keys / keys_per_page), math.ceil(popularity.keys / keys_per_page) - 1)
-    share = taken * keys_per_page / popularity.keys
-    return share, _gathered(_shuffled(popularity.cumulative, popularity.keys, keys_per_page)[taken:])
+    taken = min(first_keys / keys_per_page, math.ceil(popularity.keys / keys_per_page) - 1.0)
+    others = _shuffled(popularity.cumulative, popularity.keys, keys_per_page)[int(taken) :]
+    others[0] *= 1.0 - taken % 1.0
+    return taken * keys_per_page / popularity.keys, _gathered(others)
 
 
 def distinct_expected(shares: PageShares, rows: float) -> float:
