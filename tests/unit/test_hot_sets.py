@@ -232,6 +232,25 @@ def test_the_end_of_a_query_waits_for_a_worker_that_is_about_to_cease(
     assert states(places) == []
 
 
+def test_the_end_of_an_executor_and_of_its_query_do_not_get_into_each_others_way(
+    relation: MemoryRelation, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of a driver one thread stops the query, and another hears that it has ended."""
+    hot = open_one(relation, "a", query_id="one")
+    open_one(relation, "b").end()
+    with hot.writing() as writer:
+        writer.append(0, relation.segment(0), np.arange(50), np.arange(50), np.ones(50, np.int64), np.ones(50))
+
+    def paused(seconds: float) -> None:
+        hot.end()
+        remove_hot_sets_of_query("one")
+        assert "a-0-id" not in [state.parent.parent.name for state in states(places)]
+
+    monkeypatch.setattr("semistream.spark.hot_sets.time.sleep", paused)
+    remove_hot_sets_of_executor(int(executor_name().split("-")[1]))
+    assert list((places / "memory").glob("*/*")) == []
+
+
 def test_the_end_of_an_executor_removes_everything(relation: MemoryRelation, places: Path) -> None:
     for name in ("a", "b"):
         open_one(relation, name).end()

@@ -102,11 +102,12 @@ def executor_name() -> str:
 def remove_hot_sets_of_query(query_id: str) -> None:
     """Remove what a streaming query used that has ended, unless another uses it as well."""
     for root in _roots():
-        for used in root.glob(f"*/*/{QUERIES}/{query_id}"):
-            with contextlib.suppress(OSError):
-                used.unlink()
-                if not any(used.parent.iterdir()):
-                    _remove_enrichment(used.parent.parent, END_TRIES)
+        for executor in root.iterdir():
+            for enrichment in _in(executor):
+                with contextlib.suppress(OSError):
+                    (enrichment / QUERIES / query_id).unlink()
+                    if not _queries_of(enrichment):
+                        _remove_enrichment(enrichment, END_TRIES)
 
 
 def remove_hot_sets_of_executor(pid: int) -> None:
@@ -185,6 +186,14 @@ def _queries_of(enrichment: Path) -> set[str]:
     return {query.name for query in queries.iterdir()} if queries.is_dir() else set()
 
 
+def _in(folder: Path) -> list[Path]:
+    """What lies in a folder; nothing when it is none, or gone by now: several may clear away at the same time."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
 def _hot_sets_in(enrichment: Path) -> Iterator[Path]:
     for folder in enrichment.iterdir():
         if folder.name != QUERIES:
@@ -241,8 +250,10 @@ def _remove_enrichment(enrichment: Path, tries: int = 1) -> None:
 
 
 def _remove_executor(executor: Path, tries: int = 1) -> None:
-    for enrichment in executor.iterdir():
-        _remove_enrichment(enrichment, tries)
+    for enrichment in _in(executor):
+        # The end of a query may have removed it meanwhile.
+        with contextlib.suppress(OSError):
+            _remove_enrichment(enrichment, tries)
     with contextlib.suppress(OSError):
         executor.rmdir()
 
