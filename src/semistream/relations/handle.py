@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from semistream.errors import ColumnNotFound, InvalidOption, RelationCorrupt, did_you_mean
-from semistream.keys import CODE_VERSION
+from semistream.errors import ColumnNotFound, InvalidOption, did_you_mean
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.base import RelationInfo
@@ -60,14 +59,7 @@ class RelationHandle:
         Example:
             weather.on("origin", "hour", prefix="weather_")
         """
-        names = columns or self.key
-        if len(names) != len(self.key):
-            raise InvalidOption(
-                f"relation {self.name!r} has a key of {len(self.key)} columns",
-                given=f"{len(names)} columns of the stream: {', '.join(names)}",
-                allowed=f"one for each of {', '.join(self.key)}",
-            )
-        return Lookup(self, tuple(names), prefix)
+        return Lookup(self, columns or self.key, prefix)
 
     def open(self, version: int, *, with_key: bool) -> ArrowFileRelation:
         """Open the rows of a version: the wanted columns and, if asked for, those of the key."""
@@ -95,6 +87,25 @@ class Lookup:
     on: tuple[str, ...]
     prefix: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse what names no columns."""
+        relation = self.relation
+        if not all(isinstance(name, str) for name in self.on):
+            raise InvalidOption(
+                "a column of the stream is not named by a string",
+                given=", ".join(map(repr, self.on)),
+                allowed=f"a name for each of {', '.join(relation.key)}",
+                hint='several names are several arguments: weather.on("origin", "hour")',
+            )
+        if len(self.on) != len(relation.key):
+            raise InvalidOption(
+                f"relation {relation.name!r} has a key of {len(relation.key)} columns",
+                given=f"{len(self.on)} columns of the stream: {', '.join(self.on)}",
+                allowed=f"one for each of {', '.join(relation.key)}",
+            )
+        if not isinstance(self.prefix, str):
+            raise InvalidOption("`prefix` is not a string", given=repr(self.prefix), allowed='such as "product_"')
+
     @property
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns it adds."""
@@ -111,14 +122,6 @@ def open_handle(
     """Look at the relation in a directory and check it."""
     directory = RelationDirectory(path)
     version = directory.current_version()
-    manifest = directory.manifest(version)
-    if manifest.code_version != CODE_VERSION:
-        raise RelationCorrupt(
-            f"relation {directory.name!r} was built with another definition of key codes",
-            given=f"code version {manifest.code_version}",
-            allowed=f"code version {CODE_VERSION}",
-            hint="build it anew with `semistream index`",
-        )
     place, edition = str(Path(path).resolve()), directory.edition(version)
     stored = ArrowFileRelation(directory, version)
     if verify and (place, version, edition) not in _verified:
@@ -132,7 +135,7 @@ def open_handle(
 def _check_key(info: RelationInfo, key: str | Sequence[str] | None) -> None:
     if key is None:
         return
-    given = (key,) if isinstance(key, str) else tuple(key)
+    given = _names("key", key)
     if given != info.key:
         raise InvalidOption(
             f"relation {info.name!r} has another key",
@@ -146,7 +149,7 @@ def _wanted(info: RelationInfo, columns: Sequence[str] | None) -> tuple[str, ...
     names: list[str] = info.schema.names
     if columns is None:
         return tuple(name for name in names if name not in info.key)
-    wanted = (columns,) if isinstance(columns, str) else tuple(columns)
+    wanted = _names("columns", columns)
     for column in wanted:
         if column not in names:
             raise ColumnNotFound(
@@ -156,6 +159,18 @@ def _wanted(info: RelationInfo, columns: Sequence[str] | None) -> tuple[str, ...
                 hint=did_you_mean(column, names),
             )
     return tuple(dict.fromkeys(wanted))
+
+
+def _names(option: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """One name, or several."""
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InvalidOption(
+            f"`{option}` does not name columns of the relation",
+            given=repr(given),
+            allowed='a name or a list of names, such as "product_id" or ["shop", "day"]',
+        )
+    return tuple(names)
 
 
 def payload_schema(handle: RelationHandle) -> pa.Schema:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -252,7 +253,7 @@ def enrichment(
 
 def _check_column_names(on: Any) -> None:
     """Where none are given, the names of the relation's key are taken."""
-    is_list = isinstance(on, list | tuple) and all(isinstance(name, str) for name in on)
+    is_list = isinstance(on, list | tuple) and len(on) > 0
     if on is not None and not isinstance(on, str) and not is_list:
         raise InvalidOption(
             "`on` does not name columns of the stream",
@@ -296,9 +297,11 @@ def _as_lookups(
 def _planned(
     session: SparkSession, stream: pa.Schema, lookups: Sequence[Lookup], *, memory: str | int, **options: Any
 ) -> EnrichPlan:
+    # A relation that is looked up twice is looked up in one version.
+    renewed_once = cache(renewed)
     return make_plan(
         stream,
-        [replace(lookup, relation=renewed(lookup.relation)) for lookup in lookups],
+        [replace(lookup, relation=renewed_once(lookup.relation)) for lookup in lookups],
         memory_bytes=parse_bytes(memory),
         workers=worker_count(session),
         batch_rows=arrow_batch_rows(session),

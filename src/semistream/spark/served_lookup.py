@@ -31,7 +31,7 @@ from semistream.spark.hot_sets import HotSets
 from semistream.spark.memory_parts import BATCH_ROWS
 from semistream.spark.plan import EnrichPlan
 from semistream.spark.seats import NO_SEAT
-from semistream.spark.versions import newest_fitting_version
+from semistream.spark.versions import must_fit, newest_fitting_version
 from semistream.structures.hot_set import HotSet
 
 
@@ -69,6 +69,8 @@ class ServedLookup:
                 int(batch_id),
                 lambda: newest_fitting_version(self.plan, self._parts.seatless_bytes),
             )
+            if version != self._version:
+                must_fit(self.plan, version, self._parts.seatless_bytes)
         self._pinned = version, directory.edition(version)
         self._query_id = query_id
         if not self.plan.is_by_partition:

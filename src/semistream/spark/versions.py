@@ -1,9 +1,12 @@
 """Which version of a relation a query reads: the newest one, when it is planned and again in each micro-batch.
 
 A query is planned with what a version promises: its key, its types, unique keys, the size of its rows. Whoever
-publishes a version that breaks one of them must not break the query: it stays with the newest version that keeps them
-all, and says why in the log. What a handle promises holds likewise for whoever plans with it much later, as in
-`foreachBatch`.
+publishes a version that breaks one of them, or that cannot be read, must not break the query: it stays with the newest
+version that keeps them all, and says why in the log. What a handle promises holds likewise for whoever plans with it
+much later, as in `foreachBatch`.
+
+A micro-batch may have been leased a version before this query, or this part of it, was planned. That version is looked
+at as well, and there is no other to turn to.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from semistream.budget import format_bytes
-from semistream.errors import RelationRefused
+from semistream.errors import RelationCorrupt, RelationRefused
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.handle import RelationHandle
@@ -23,7 +26,10 @@ _log = logging.getLogger(__name__)
 
 
 def renewed(handle: RelationHandle) -> RelationHandle:
-    """The same handle as of the newest version that keeps its promises: its own may be gone since it was made."""
+    """The same handle as of the newest version that keeps its promises: its own may be gone since it was made.
+
+    It promises no more than it did: a micro-batch that is planned anew may read an older version, by its lease.
+    """
     directory = RelationDirectory(handle.path)
 
     def broken(version: int) -> str | None:
@@ -33,6 +39,7 @@ def renewed(handle: RelationHandle) -> RelationHandle:
     if _is_of(handle, directory, version):
         return handle
     info = ArrowFileRelation(directory, version, handle.columns).info
+    info = replace(info, unique=handle.unique and info.unique)
     return replace(handle, info=info, edition=directory.edition(version))
 
 
@@ -47,12 +54,28 @@ def newest_fitting_version(plan: LookupPlan, memory_bytes: int) -> int:
     return _newest(handle, directory, broken)
 
 
+def must_fit(plan: LookupPlan, version: int, memory_bytes: int) -> None:
+    """Refuse a version that a micro-batch was leased, if it breaks what the query was planned with."""
+    handle = plan.lookup.relation
+    directory = RelationDirectory(handle.path)
+    if _is_of(handle, directory, version):
+        return
+    if why := list(_broken_promises(plan, directory, version, memory_bytes)):
+        raise RelationRefused(
+            f"this micro-batch has begun with version {version} of relation {handle.name!r}, which does not keep what "
+            "the query was planned with",
+            given="; ".join(why),
+            hint="plan the query with a handle that was opened at that version, or begin with a new checkpoint",
+        )
+
+
 def _newest(handle: RelationHandle, directory: RelationDirectory, broken: Callable[[int], str | None]) -> int:
     """The newest version of which nothing is broken; the handle's own is what others are compared with."""
     current = directory.current_version()
     refused = []
-    for version in sorted((v for v in directory.versions() if v <= current), reverse=True):
-        why = None if _is_of(handle, directory, version) else broken(version)
+    # The current version is asked for even where its manifest is lost, so that somebody says so.
+    for version in sorted({current, *(v for v in directory.versions() if v <= current)}, reverse=True):
+        why = None if _is_of(handle, directory, version) else _broken_or_unreadable(broken, version)
         if why is None:
             return version
         _log.error("version %d of relation %r is refused: %s; an older one stays in use", version, handle.name, why)
@@ -62,6 +85,13 @@ def _newest(handle: RelationHandle, directory: RelationDirectory, broken: Callab
         given="; ".join(refused),
         hint="publish a version that does, or open the relation anew and restart the query",
     )
+
+
+def _broken_or_unreadable(broken: Callable[[int], str | None], version: int) -> str | None:
+    try:
+        return broken(version)
+    except RelationCorrupt as problem:
+        return problem.what
 
 
 def _is_of(handle: RelationHandle, directory: RelationDirectory, version: int) -> bool:

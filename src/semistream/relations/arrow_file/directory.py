@@ -128,7 +128,7 @@ class RelationDirectory:
                 f"version {version} of the relation {self.name!r} has no manifest",
                 given=repr(str(path)),
                 allowed=", ".join(map(str, self.versions())) or None,
-                hint="newer versions have taken its place: open the relation anew, or build it with `semistream index`",
+                hint=self._instead_of(version),
             ) from problem
         except UnicodeDecodeError as problem:
             raise RelationCorrupt(
@@ -144,6 +144,12 @@ class RelationDirectory:
                 hint="build the relation again with `semistream index`",
             )
         return manifest
+
+    def _instead_of(self, gone: int) -> str:
+        """What to do about a version that is gone."""
+        if any(version > gone for version in self.versions()):
+            return "newer versions have taken its place: open the relation anew"
+        return "build the relation again with `semistream index`"
 
     def data_path(self, version: int) -> Path:
         """Where the rows of a version stand."""

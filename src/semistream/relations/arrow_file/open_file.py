@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import RelationCorrupt
+from semistream.keys import CODE_VERSION
 from semistream.relations.arrow_file.checksum import checksum_around, checksum_bytes
 from semistream.relations.arrow_file.directory import RelationDirectory
 from semistream.relations.arrow_file.manifest import REBUILD, Manifest
@@ -35,6 +36,7 @@ class OpenFile:
     def __init__(self, directory: RelationDirectory, version: int, access: str, disk_buffer_bytes: int) -> None:
         self.name = directory.name
         self.manifest = manifest = directory.manifest(version)
+        _check_codes(self.name, manifest)
         self._path = directory.data_path(version)
         self._index_path = directory.index_path(version)
         self._descriptor = _open(self._path)
@@ -72,6 +74,17 @@ class OpenFile:
             )
         before_pages = os.pread(self._descriptor, begin or data_bytes, 0)
         return pa.ipc.read_schema(pa.py_buffer(before_pages[_MAGIC_BYTES:]))
+
+
+def _check_codes(name: str, manifest: Manifest) -> None:
+    """Codes that were made in another way would be looked for and not be found."""
+    if manifest.code_version != CODE_VERSION:
+        raise RelationCorrupt(
+            f"relation {name!r} was built with another definition of key codes",
+            given=f"code version {manifest.code_version}",
+            allowed=f"code version {CODE_VERSION}",
+            hint="build it anew with `semistream index`",
+        )
 
 
 def _open(path: Path) -> int:
