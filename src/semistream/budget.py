@@ -11,6 +11,7 @@ project.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from semistream.errors import BudgetExceeded, InvalidOption
 
@@ -53,22 +54,30 @@ def parse_bytes(size: str | int) -> int:
         (65536, 1500000, 4096)
     """
     if isinstance(size, int) and not isinstance(size, bool):
+        # Python prints no number of more than some thousand digits.
+        given = repr(size) if abs(size) <= 2 * BYTES_MAX else f"a number of {size.bit_length()} bits"
         parsed = size
     else:
+        given = _shortened(repr(size))
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", str(size))
         unit = match.group(2).lower() if match else None
         if match is None or unit not in _UNITS:
             raise InvalidOption(
                 "a memory size could not be read",
-                given=repr(size),
+                given=given,
                 allowed="a number and a unit, such as 256MB, 64KiB or 1g",
             )
-        written = float(match.group(1)) * _UNITS[unit]
-        parsed = int(min(written, 2 * BYTES_MAX))
+        # A fraction of a byte is none, and the largest numbers are not told from each other as floats.
+        parsed = int(min(Decimal(match.group(1)) * _UNITS[unit], Decimal(2 * BYTES_MAX)))
     if parsed <= 0:
-        raise InvalidOption("a memory size must be positive", given=repr(size), allowed="at least 1 byte")
+        raise InvalidOption("a memory size must be positive", given=given, allowed="at least 1 byte")
     if parsed > BYTES_MAX:
-        raise InvalidOption("no machine has so much memory", given=_shortened(repr(size)), allowed=f"{BYTES_MAX} bytes")
+        raise InvalidOption(
+            "no machine has so much memory",
+            given=given,
+            allowed=f"at most {BYTES_MAX} bytes",
+            hint="write a size such as 256MB or 8g",
+        )
     return parsed
 
 

@@ -45,10 +45,23 @@ def test_what_is_no_size_is_refused_with_examples(text: object) -> None:
     assert repr(text) in str(caught.value)
 
 
-@pytest.mark.parametrize("size", ["1" * 400, "100000000TB", 1 << 63])
+BEYOND_ALL_MACHINES: list[str | int] = ["1" * 5000, "100000000TB", 1 << 63, 1 << 20_000, str(1 << 63)]
+
+
+@pytest.mark.parametrize("size", BEYOND_ALL_MACHINES, ids=["digits", "TB", "one more", "bits", "written"])
 def test_a_size_beyond_all_machines_is_refused(size: str | int) -> None:
-    with pytest.raises(InvalidOption, match="no machine has so much memory"):
+    with pytest.raises(InvalidOption, match=r"no machine has so much memory.*at most 9223372036854775807") as caught:
         parse_bytes(size)
+    assert len(str(caught.value)) < 250
+
+
+def test_the_largest_size_is_read_to_the_byte() -> None:
+    assert parse_bytes("9223372036854775807") == parse_bytes((1 << 63) - 1) == (1 << 63) - 1
+
+
+def test_a_size_that_is_too_long_is_not_repeated_in_full() -> None:
+    with pytest.raises(InvalidOption, match=r"could not be read; given: 'x{39}…;"):
+        parse_bytes("x" * 10_000)
 
 
 @pytest.mark.parametrize("size", [0, -1, "0", "0GB", "0.0001b"])

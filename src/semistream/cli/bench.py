@@ -49,7 +49,9 @@ def bench_enrich(
         str | None,
         typer.Option(metavar="SIZE", help="Put each contender into a memory cgroup (root on Linux)."),
     ] = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="For a contender, start included.")] = 900,
+    time_limit: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, max=86_400, help="For a contender, start included.")
+    ] = 900,
     seed: Seed = 1,
     json: Json = False,
     out: Out = OUT,
