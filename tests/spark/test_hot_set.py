@@ -185,15 +185,17 @@ def test_what_a_killed_application_left_is_removed_by_the_next_and_one_that_ends
     assert not any(path.exists() for path in (*left, *own))
 
 
-def test_an_application_that_ends_in_the_middle_of_a_query_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["streaming", "foreach"])
+def test_an_application_that_ends_in_the_middle_of_a_query_leaves_nothing(kind: str, tmp_path: Path) -> None:
     ss.build_relation(master(), key="id", out=tmp_path / "products")
     ready, log = tmp_path / "ready", tmp_path / "log"
-    process = start_script(SCRIPT, tmp_path / "products", ready, "streaming", log=log)
+    process = start_script(SCRIPT, tmp_path / "products", ready, kind, log=log)
     wait_for(ready, log, process)
     own = hot_set_files(process.pid)
     assert own
     executor = own[0].parents[2]
     assert process.wait(WAIT_S) == 0
+    assert "still running: 0" in log.read_text(errors="replace")
     assert not [path for path in executor.rglob("*") if path.is_file()]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_TIMEOUT = "5s"
-"""How long the end of a driver waits for a query that still runs."""
+"""How long the end of a driver waits for each query that still runs."""
 LATE_LOOKS, LATE_PAUSE_S = 4, 0.25
 """How often it looks then for what a worker may have made in its last moment."""
 
@@ -73,18 +73,31 @@ def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: boo
 
 def _end_of_driver(session: SparkSession, jvm_pid: int) -> None:
     """Remove what its queries used; those that still run are stopped first, for they would make it anew."""
-    were_running = 0
-    # The JVM may have stopped or be gone, and there is nobody left to be told.
-    with contextlib.suppress(Exception):
-        session.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
-        for query in session.streams.active:
+    were_running = _running_queries(session)
+    for query in were_running:
+        # One that does not stop in time says so, and the others are stopped all the same.
+        with contextlib.suppress(Exception):
+            query.sparkSession().conf().set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
             query.stop()
-            were_running += 1
     remove_hot_sets_of_executor(jvm_pid)
     for _ in range(LATE_LOOKS if were_running else 0):
         # A worker hears of the end when it wants to answer.
         time.sleep(LATE_PAUSE_S)
         remove_hot_sets_of_executor(jvm_pid)
+
+
+def _running_queries(session: SparkSession) -> list[Any]:
+    """All streaming queries of the driver, as the JVM knows them.
+
+    A session knows only those that it started itself, and the session of the rows that `foreachBatch` gets, a copy that
+    Spark made for the query, none at all.
+    """
+    # The JVM may have stopped or be gone, and there is nobody left to be told.
+    with contextlib.suppress(Exception):
+        running = session._jsparkSession.sharedState().activeStreamingQueries()
+        # One that has ended since its name was read is None.
+        return [query for query in running.values() if query is not None]
+    return []
 
 
 def _listen(session: SparkSession, listener: _EndOfQueries) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import time
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import semistream as ss
 
@@ -18,15 +19,24 @@ def main(relation: str, ready: Path, *wishes: str) -> None:
         builder = ss.configure(builder)
     spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF").getOrCreate()
     products = ss.relation(relation)
-    if "streaming" in wishes:
+
+    def write(rows: DataFrame, batch_id: int = 0) -> None:
+        ss.enrich(rows, products, on="id", memory="32MB").write.format("noop").mode("overwrite").save()
+
+    if "streaming" in wishes or "foreach" in wishes:
+        # Handed in before there is anything to clear up, it is asked last.
+        atexit.register(lambda: print("still running:", len(spark.streams.active)))
         rows = spark.readStream.format("rate").option("rowsPerSecond", 20_000).load().selectExpr("value % 50000 AS id")
-        query = ss.enrich(rows, products, on="id", memory="32MB").writeStream.format("noop").start()
+        if "foreach" in wishes:
+            query = rows.writeStream.foreachBatch(write).start()
+        else:
+            query = ss.enrich(rows, products, on="id", memory="32MB").writeStream.format("noop").start()
         while not (query.lastProgress and query.lastProgress.numInputRows):
             time.sleep(0.1)
         ready.touch()
         time.sleep(2)
         return
-    ss.enrich(spark.range(50_000), products, on="id", memory="32MB").write.format("noop").mode("overwrite").save()
+    write(spark.range(50_000))
     ready.touch()
     if "end" in wishes:
         time.sleep(2)
