@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 import semistream as ss
 from semistream.bench import container as containers
-from semistream.bench import watch
+from semistream.bench import processes, watch
 from semistream.bench.container import Container, container
 from semistream.bench.contend import as_many_as_needed
 from semistream.bench.contenders import CONTENDERS, USUAL, contenders_named
@@ -193,6 +194,29 @@ def test_a_tree_of_processes_is_seen_and_ended() -> None:
         end_tree(process.pid)
     assert process.returncode < 0
     assert tree_of(process.pid) == []
+
+
+@needs_proc
+def test_the_end_of_a_tree_is_awaited_and_nobody_need_have_asked_for_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed: list[int] = []
+    pauses: list[float] = []
+
+    def paused(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+    with subprocess.Popen(["sleep", "60"]) as process, monkeypatch.context() as patched:
+        patched.setattr(processes, "os", SimpleNamespace(kill=lambda pid, how: killed.append(pid)))
+        patched.setattr(processes, "time", SimpleNamespace(sleep=paused))
+        end_tree(process.pid)
+        process.kill()
+    assert killed == [process.pid]
+    assert len(pauses) == 3
+    assert process.returncode == -signal.SIGKILL
 
 
 @needs_proc

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from semistream.bench import standalone as standalone_cluster
+from semistream.bench.child_process import running
+from semistream.bench.standalone import standalone
 from semistream.budget import MIB
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import RelationHandle, open_handle
@@ -256,6 +261,50 @@ def test_the_end_of_an_executor_removes_everything(relation: MemoryRelation, pla
         open_one(relation, name).end()
     remove_hot_sets_of_executor(int(executor_name().split("-")[1]))
     assert list((places / "memory").glob("*/*")) == []
+
+
+# Benchmarks ----------------------------------------------------------------------------------------------------------
+
+
+def leave_behind(pid: int, relation: MemoryRelation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave a hot set as a worker of this process would."""
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getppid", lambda: pid)
+        patched.setattr(hot_sets, "ANCESTORS_MAX", 0)
+        open_one(relation).end()
+
+
+@pytest.mark.parametrize("end", ["killed by us", "by itself"])
+def test_nothing_is_left_of_a_child_of_a_benchmark(
+    end: str, relation: MemoryRelation, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (places / "child.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(places))
+    with running("child", {}, places / "log", temporary=places) as child:
+        leave_behind(child.pid, relation, monkeypatch)
+        assert len(states(places)) == 1
+        if end == "by itself":
+            os.kill(child.pid, signal.SIGKILL)
+            assert child.failure() is not None
+    assert not states(places)
+
+
+def test_nothing_is_left_of_the_workers_of_a_cluster(
+    relation: MemoryRelation, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster of processes that do nothing, in place of Spark's."""
+    start = places / "bin" / "spark-class"
+    start.parent.mkdir()
+    start.write_text("#!/bin/sh\nexec sleep 60\n")
+    start.chmod(0o700)
+    monkeypatch.setattr(standalone_cluster, "pyspark", SimpleNamespace(__file__=str(places / "__init__.py")))
+    monkeypatch.setattr(standalone_cluster, "_await", lambda *about: None)
+    with standalone(places / "cluster", workers=2) as cluster:
+        for pid in cluster.worker_pids:
+            leave_behind(pid, relation, monkeypatch)
+        cluster.lose_a_worker()
+        assert len(states(places)) == 2
+    assert not states(places)
 
 
 # In a worker ---------------------------------------------------------------------------------------------------------

@@ -113,7 +113,8 @@ def running(module: str, order: Mapping[str, Any], log: Path, temporary: Path) -
             # Once it was waited for, its number may be another's.
             if process.poll() is None:
                 end_tree(process.pid)
-                remove_hot_sets_of_the_dead()
+            # Those of an executor that ran out of memory, too: its driver has ended by itself.
+            remove_hot_sets_of_the_dead()
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Literal
 
+from semistream.spark.hot_sets import began, stat_of
+
 PROC = Path("/proc")
 
 END_LOOKS, END_PAUSE_S = 40, 0.05
@@ -42,8 +44,7 @@ def tree_of(pid: int) -> list[int]:
 
 def _parent_of(pid: int) -> int | None:
     try:
-        # The name, in brackets, may contain anything; the parent is the second field behind it.
-        return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        return int(stat_of(pid)[1][1])
     except (OSError, IndexError, ValueError):
         return None
 
@@ -78,10 +79,10 @@ def open_files(pid: int) -> int:
 def cpu_seconds(pid: int) -> float:
     """Processor time of a process, and of its children that have ended and were waited for; 0 when it is gone."""
     try:
-        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        spent = stat_of(pid)[1][11:15]
     except OSError:
         return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
 
 
 def kind_of(pid: int) -> Kind:
@@ -109,13 +110,6 @@ def end_tree(pid: int) -> None:
         except ProcessLookupError:
             continue
     for _ in range(END_LOOKS):
-        if not any(_is_alive(one) for one in pids):
+        if not any(began(one) for one in pids):
             return
         time.sleep(END_PAUSE_S)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (OSError, IndexError):
-        return False

@@ -96,7 +96,7 @@ def executor_name() -> str:
             pid = above
             break
         above = parent
-    return f"{_namespace()}-{pid}-{_began(pid)}"
+    return f"{_namespace()}-{pid}-{began(pid)}"
 
 
 def remove_hot_sets_of_query(query_id: str) -> None:
@@ -224,8 +224,8 @@ def _clear_executor_away(executor: Path, own: Path) -> None:
 
 def _is_dead(executor: Path) -> bool:
     """Whether the executor of a folder is surely gone."""
-    namespace, pid, began = (*executor.name.split("-"), "", "")[:3]
-    return namespace == _namespace() and (not pid.isdecimal() or _began(int(pid)) != began)
+    namespace, pid, then = (*executor.name.split("-"), "", "")[:3]
+    return namespace == _namespace() and (not pid.isdecimal() or began(int(pid)) != then)
 
 
 def _unused_s(hot_set: Path) -> float:
@@ -269,7 +269,7 @@ def _namespace() -> str:
         return "0"
 
 
-def _stat_of(pid: int) -> tuple[str, list[str]]:
+def stat_of(pid: int) -> tuple[str, list[str]]:
     """The name of a process, and what the system says of it from its state on."""
     text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     # The name stands in parentheses, and may contain any.
@@ -279,16 +279,16 @@ def _stat_of(pid: int) -> tuple[str, list[str]]:
 
 def _name_and_parent(pid: int) -> tuple[str, int]:
     try:
-        name, rest = _stat_of(pid)
+        name, rest = stat_of(pid)
     except OSError:
         return "", 0
     return name, int(rest[1])
 
 
-def _began(pid: int) -> str:
+def began(pid: int) -> str:
     """When a process began, "0" where that cannot be known; "" when there is none, or only its exit code is left."""
     try:
-        state, *rest = _stat_of(pid)[1]
+        state, *rest = stat_of(pid)[1]
         return "" if state in ("Z", "X") else rest[18]
     except OSError:
         pass
