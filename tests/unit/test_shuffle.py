@@ -24,8 +24,8 @@ def info_of(rows: int) -> RelationInfo:
 
 def test_a_shuffle_never_pays_for_a_relation_on_a_local_disk() -> None:
     for rows in (1_000, 50_000):
-        for remembered_keys in (100, 10_000):
-            for tasks in (1, 2, 64):
+        for remembered_keys in (0, 100, 10_000):
+            for tasks in (1, 2, 64, 400):
                 assert not choose_shuffle(info_of(rows), remembered_keys, tasks).pays
 
 
@@ -39,6 +39,12 @@ def test_a_shuffle_of_what_is_remembered_saves_nothing() -> None:
     choice = choose_shuffle(info_of(1_000), 1_000, tasks=16, repeated_read_s=FAR_AWAY_S)
     assert not choice.pays
     assert "can be remembered" in choice.reason
+
+
+def test_there_is_nothing_to_save_of_an_empty_relation() -> None:
+    choice = choose_shuffle(info_of(0), 0, tasks=16, repeated_read_s=FAR_AWAY_S)
+    assert not choice.pays
+    assert choice.reason.endswith("is empty")
 
 
 def test_the_reads_of_the_bill_are_those_of_a_drawn_stream() -> None:

@@ -11,8 +11,9 @@ memory cannot answer:
     saved = (N * D(m / N) - D(m)) * seconds of a repeated read        cost = n * seconds of a row in a shuffle
 
 Rows that miss are rows of rare keys, of which few meet again in one micro-batch, and a page that another task has just
-read comes out of the system's cache of pages. With a relation on a local disk the first side is therefore never the
-larger one, whatever the skew; it would be with a store far away, where the second read costs as much as the first.
+read comes out of the system's cache of pages. With a relation on a local disk the first side is therefore not the
+larger one, whatever the skew, unless nothing is remembered and a thousand tasks or more read for some hundred rows
+each. It would be with a store far away, where the second read costs as much as the first.
 
 Before a query runs neither skew nor rate are known: Zipf's law with exponent 1 and a micro-batch of `MICRO_BATCH_ROWS`
 are assumed.
@@ -54,9 +55,11 @@ def choose_shuffle(
     """Decide for a relation, how many of its keys are remembered, and the tasks of a micro-batch."""
     if tasks <= 1:
         return ShuffleChoice(False, "all rows are in one task already")
-    workload = Workload(max(1, info.row_count), ZIPF_EXPONENT, v_r_bytes=max(1.0, info.row_bytes_mean))
-    if remembered_keys >= workload.keys:
+    if info.row_count == 0:
+        return ShuffleChoice(False, f"{info.name!r} is empty")
+    if remembered_keys >= info.row_count:
         return ShuffleChoice(False, f"all of {info.name!r} can be remembered")
+    workload = Workload(info.row_count, ZIPF_EXPONENT, v_r_bytes=max(1.0, info.row_bytes_mean))
     missed_rows = MICRO_BATCH_ROWS * (1 - workload.popularity.share_of_hottest(remembered_keys))
     reads = tasks * distinct_keys(workload, missed_rows / tasks, remembered_keys)
     repeated = reads - distinct_keys(workload, missed_rows, remembered_keys)
