@@ -119,6 +119,12 @@ def test_auto_says_what_it_chose_and_why(products: RelationHandle) -> None:
     assert named.id == plan.id, "the same algorithm is the same enrichment, whoever chose it"
 
 
+@pytest.mark.parametrize("no_limit", [0, -1])
+def test_auto_plans_with_the_usual_steps_where_batches_have_no_limit(products: RelationHandle, no_limit: int) -> None:
+    usual = planned(products.on(), batch_rows=10_000)
+    assert planned(products.on(), batch_rows=no_limit).reasons[1:] == usual.reasons[1:]
+
+
 def test_auto_follows_the_bill_for_each_relation_on_its_own(
     products: RelationHandle, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:

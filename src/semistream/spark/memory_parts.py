@@ -55,11 +55,15 @@ class MemoryParts:
         return self.hot_bytes > 0 and whole_bytes_of(info) > self.seat_bytes * SMALL_SHARE
 
 
+def rows_per_step(batch_rows: int) -> int:
+    """Rows that are worked on at once, for Arrow batches of so many; 0 or less where Spark sets no limit."""
+    return batch_rows if batch_rows > 0 else BATCH_ROWS
+
+
 def memory_parts(
     executor_bytes: int, workers: int, batch_rows: int, info: RelationInfo, *, algorithm: str, least_bytes: int
 ) -> MemoryParts:
     """Divide what an executor has for a lookup among its workers, none of which may have less than the least."""
-    rows_per_step = batch_rows if batch_rows > 0 else BATCH_ROWS
     own_bytes = int(executor_bytes / workers)
     seatless_bytes = max(int(own_bytes * SEATLESS_SHARE), least_bytes)
     alone = MemoryParts(own_bytes - seatless_bytes, seatless_bytes, 0)
@@ -67,7 +71,7 @@ def memory_parts(
         return alone
 
     most_bytes = int(own_bytes * (1 - HOT_SHARE_MIN))
-    seat_bytes = min(bytes_wanted_for_steps(info, rows_per_step), int(most_bytes / (1 + SEATLESS_SHARE)))
+    seat_bytes = min(bytes_wanted_for_steps(info, rows_per_step(batch_rows)), int(most_bytes / (1 + SEATLESS_SHARE)))
     seatless_bytes = max(int(seat_bytes * SEATLESS_SHARE), least_bytes)
     hot_bytes = executor_bytes - workers * (seat_bytes + seatless_bytes)
     if seat_bytes < least_bytes or seat_bytes + seatless_bytes > most_bytes or hot_bytes < HOT_BYTES_MIN:
@@ -79,12 +83,12 @@ def capacity(
     relation: Relation, parts: MemoryParts, stream_row_bytes: int, batch_rows: int, rows_per_key: float = 1.0
 ) -> Capacity:
     """How many keys are remembered where a row of the stream is looked up."""
-    rows_per_step = batch_rows if batch_rows > 0 else BATCH_ROWS
+    step_rows = rows_per_step(batch_rows)
     shared = hot_layout(relation, parts.hot_bytes) if parts.shares(relation.info) else None
     if shared is None:
-        room = Room(parts.seat_bytes, stream_row_bytes, rows_per_step)
+        room = Room(parts.seat_bytes, stream_row_bytes, step_rows)
         return of_one_process(relation, room, rows_per_key).at(parts.seat_bytes)
     layout, counters = shared
     # A segment that is full goes without a part of its keys, so half of that part is missing on average.
     keys = layout.segments * layout.entries_max * (1 - EVICTED_SHARE_MAX / 2)
-    return Capacity(min(keys, relation.info.row_count / rows_per_key), counters, rows_per_step)
+    return Capacity(min(keys, relation.info.row_count / rows_per_key), counters, step_rows)

@@ -33,12 +33,12 @@ from semistream.joins.registry import AUTO, algorithm_named
 from semistream.joins.x_hybridjoin import require_unique
 from semistream.keys import KeyCodec
 from semistream.planning.auto import choose_blindly
-from semistream.planning.capacities import ROWS_PER_STEP, Room
+from semistream.planning.capacities import Room
 from semistream.planning.shuffle import choose_shuffle
 from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.handle import Lookup, payload_schema
 from semistream.relations.partitioned import partitions_of
-from semistream.spark.memory_parts import MemoryParts, capacity, memory_parts
+from semistream.spark.memory_parts import MemoryParts, capacity, memory_parts, rows_per_step
 from semistream.spark.plan_checks import BY_PARTITION, check_key, check_names, check_partitions, checked_defaults
 
 VARIABLE_BYTES = 24
@@ -264,7 +264,7 @@ def _choose_algorithms(
     fitting_plans, choices = [], []
     for plan in plans:
         info = plan.lookup.relation.info
-        room = Room(int(worker_bytes * plan.memory_share), plan.stream_row_bytes, batch_rows or ROWS_PER_STEP)
+        room = Room(int(worker_bytes * plan.memory_share), plan.stream_row_bytes, rows_per_step(batch_rows))
         choice = choose_blindly(plan.open(info.version), room)
         # A worker without a seat has half (see `_check_memory`); what then has too little for a page is not for it.
         fitting = replace(plan, algorithm=choice.algorithm)
