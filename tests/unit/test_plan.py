@@ -14,13 +14,15 @@ import pyarrow as pa
 import pytest
 
 from semistream.errors import BudgetExceeded, ColumnCollision, ColumnNotFound, InvalidOption, KeyMismatch
+from semistream.joins.registry import ALGORITHMS
 from semistream.planning import auto
 from semistream.planning.capacities import Room
+from semistream.planning.shuffle import choose_shuffle
 from semistream.relations.base import Relation
 from semistream.relations.building.build import build_relation
 from semistream.relations.handle import Lookup, RelationHandle, open_handle
 from semistream.spark.plan import EnrichPlan, Shuffle, in_words, metric_names
-from semistream.spark.plan_checks import check_arguments
+from semistream.spark.plan_checks import BY_PARTITION, check_arguments
 from tests.support import plans
 
 Publish = Callable[..., RelationHandle]
@@ -90,6 +92,55 @@ def test_rows_are_not_shared_out_where_that_does_not_pay(products: RelationHandl
     plan = planned(products.on())
     assert plan.shuffle is None
     assert "a shuffle does not pay: all of 'products' can be remembered" in in_words(plan)
+
+
+def test_keys_are_counted_that_a_worker_has_room_for(publish: Publish) -> None:
+    """All rows would fit into the memory of the executor, but not into an eighth of it, which each worker has."""
+    long_rows = publish(pa.table({"id": range(20_000), "text": ["x" * 700] * 20_000}))
+    info = long_rows.info
+    assert info.row_count * info.row_bytes_mean < 16 << 20
+    told = planned(long_rows.on(), memory_bytes=16 << 20, workers=8, algorithm="adaptive", tasks=64).reasons[1]
+    assert "it would save" in told
+    alone = planned(long_rows.on(), memory_bytes=2 << 20, workers=1, algorithm="adaptive", tasks=64).reasons[1]
+    assert told == alone
+
+
+@pytest.mark.parametrize("algorithm", ["inlj", "hybridjoin"])
+@pytest.mark.parametrize("workers", [1, 8])
+def test_who_remembers_nothing_remembers_nothing_of_a_small_relation(
+    products: RelationHandle, algorithm: str, workers: int
+) -> None:
+    told = planned(products.on(), algorithm=algorithm, workers=workers).reasons[1]
+    assert told.endswith(choose_shuffle(products.info, 0, 2).reason)
+    assert "it would save" in told
+
+
+REMEMBERING = [
+    name
+    for name, algorithm in ALGORITHMS.items()
+    if algorithm.remembers != "nothing" and algorithm.needs != "scan" and name != BY_PARTITION
+]
+
+
+@pytest.mark.parametrize("algorithm", REMEMBERING)
+def test_whoever_remembers_can_remember_all_of_a_small_relation(products: RelationHandle, algorithm: str) -> None:
+    told = planned(products.on(), algorithm=algorithm).reasons[1]
+    assert told.endswith("a shuffle does not pay: all of 'products' can be remembered")
+
+
+@pytest.mark.parametrize("algorithm", ["meshjoin", "r-meshjoin", "ssbj"])
+def test_a_scan_is_as_long_with_a_shuffle_as_without(products: RelationHandle, algorithm: str) -> None:
+    plan = planned(products.on(), algorithm=algorithm, tasks=10_000)
+    assert plan.shuffle is None
+    assert f"{algorithm} reads all of 'products', whichever keys rows have" in plan.reasons[1]
+
+
+@pytest.mark.parametrize("algorithm", ["adaptive", "inlj", "hybridjoin"])
+def test_nothing_is_read_twice_of_an_empty_relation(publish: Publish, algorithm: str) -> None:
+    empty = publish(pa.table({"id": pa.array([], pa.int64()), "name": pa.array([], pa.string())}))
+    plan = planned(empty.on(), memory_bytes=256 << 20, algorithm=algorithm, tasks=64)
+    assert plan.shuffle is None
+    assert plan.reasons[1].endswith("a shuffle does not pay: 'products' is empty")
 
 
 def test_rows_are_shared_out_by_the_key_of_the_largest_relation(products: RelationHandle, publish: Publish) -> None:

@@ -17,7 +17,8 @@ from semistream.joins.adaptive import bytes_wanted_for_steps
 from semistream.joins.knowledge import hot_layout, whole_bytes_of
 from semistream.joins.remembered import EVICTED_SHARE_MAX
 from semistream.planning.advise import Capacity, of_one_process
-from semistream.planning.capacities import Room
+from semistream.planning.auto import settings_for
+from semistream.planning.capacities import Room, sizes_of
 from semistream.relations.base import Relation, RelationInfo
 
 SEATLESS_SHARE = 1 / 8
@@ -37,6 +38,12 @@ SMALL_SHARE = 1 / 4
 
 BATCH_ROWS = 10_000
 """Rows that are worked on at once where Spark sets no limit to its Arrow batches."""
+
+SIZED_AS = {"moij": "sscj", "ssij": "sscj", "partition-join": "sscj", "derakhshan": "adaptive"}
+"""Whose sizes stand for those of an algorithm that `sizes_of` has no number for. SSIJ and the partition join give half
+of the memory for rows to pages, at least at first. MOIJ finds its split while it runs; with little memory it ends at
+half as many keys. The join of Derakhshan et al. lets no row wait past a step, as `adaptive`, but holds what it reads
+three times: with little memory its cache is a quarter of that. Where there is enough, all of them hold all of R."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ def memory_parts(
 def capacity(
     relation: Relation, parts: MemoryParts, stream_row_bytes: int, batch_rows: int, rows_per_key: float = 1.0
 ) -> Capacity:
-    """How many keys are remembered where a row of the stream is looked up."""
+    """How many keys `adaptive` remembers where a row of the stream is looked up."""
     step_rows = rows_per_step(batch_rows)
     shared = hot_layout(relation, parts.hot_bytes) if parts.shares(relation.info) else None
     if shared is None:
@@ -92,3 +99,15 @@ def capacity(
     # A segment that is full goes without a part of its keys, so half of that part is missing on average.
     keys = layout.segments * layout.entries_max * (1 - EVICTED_SHARE_MAX / 2)
     return Capacity(min(keys, relation.info.row_count / rows_per_key), counters, step_rows)
+
+
+def remembered_keys(
+    algorithm: str, relation: Relation, parts: MemoryParts, stream_row_bytes: int, batch_rows: int
+) -> float:
+    """How many keys an algorithm remembers where a row of the stream is looked up, if each has one row."""
+    if algorithm == HOT_ALGORITHM:
+        return capacity(relation, parts, stream_row_bytes, batch_rows).keys
+    room = Room(parts.seat_bytes, stream_row_bytes, rows_per_step(batch_rows))
+    settings = settings_for(algorithm, relation, room)
+    # Pages count as if popular keys stood on them: who pins the first ones assumes it, for others it is the most.
+    return sizes_of(SIZED_AS.get(algorithm, algorithm), relation, room, settings).h_r_rows

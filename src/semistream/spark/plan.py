@@ -34,11 +34,11 @@ from semistream.joins.x_hybridjoin import require_unique
 from semistream.keys import KeyCodec
 from semistream.planning.auto import choose_blindly
 from semistream.planning.capacities import Room
-from semistream.planning.shuffle import choose_shuffle
+from semistream.planning.shuffle import ShuffleChoice, choose_shuffle
 from semistream.relations.arrow_file.reader import ArrowFileRelation
 from semistream.relations.handle import Lookup, payload_schema
 from semistream.relations.partitioned import partitions_of
-from semistream.spark.memory_parts import MemoryParts, capacity, memory_parts, rows_per_step
+from semistream.spark.memory_parts import MemoryParts, memory_parts, remembered_keys, rows_per_step
 from semistream.spark.plan_checks import BY_PARTITION, check_key, check_names, check_partitions, checked_defaults
 
 VARIABLE_BYTES = 24
@@ -225,7 +225,7 @@ def make_plan(
 
 
 def _choose_shuffle(
-    plans: Sequence[LookupPlan], wanted: str, remembered_keys: Callable[[LookupPlan], float], tasks: int
+    plans: Sequence[LookupPlan], wanted: str, remembered_by: Callable[[LookupPlan], float], tasks: int
 ) -> tuple[Shuffle | None, str]:
     """Decide for the relation whose rows take most; the others are looked up wherever a row happens to be."""
     if plans[0].is_by_partition:
@@ -245,7 +245,11 @@ def _choose_shuffle(
     name = infos[number].name
     if wanted == "always":
         return shuffle, f'rows are shared out by the key of {name!r} to {tasks} tasks, because shuffle="always"'
-    choice = choose_shuffle(infos[number], remembered_keys(plans[number]), tasks)
+    algorithm = algorithm_named(plans[number].algorithm)
+    if algorithm.needs == "scan":
+        choice = ShuffleChoice(False, f"{algorithm.name} reads all of {name!r}, whichever keys rows have")
+    else:
+        choice = choose_shuffle(infos[number], remembered_by(plans[number]), tasks)
     if choice.pays:
         return shuffle, f"rows are shared out by the key of {name!r} to {tasks} tasks: {choice.reason}"
     return None, f"rows are looked up in the tasks in which they come, a shuffle does not pay: {choice.reason}"
@@ -254,7 +258,7 @@ def _choose_shuffle(
 def _remembered_keys(plan: LookupPlan, memory_bytes: int, workers: int, batch_rows: int) -> float:
     stored = plan.open(plan.lookup.relation.info.version)
     parts = _parts_of(plan, memory_bytes, workers, batch_rows)
-    return capacity(stored, parts, plan.stream_row_bytes, batch_rows).keys
+    return remembered_keys(plan.algorithm, stored, parts, plan.stream_row_bytes, batch_rows)
 
 
 def _choose_algorithms(
