@@ -28,7 +28,7 @@ from semistream.relations.arrow_file.leases import pin_version
 from semistream.relations.base import Relation
 from semistream.spark.counts import LookupCounts
 from semistream.spark.hot_sets import HotSets
-from semistream.spark.memory_parts import BATCH_ROWS
+from semistream.spark.memory_parts import rows_per_step
 from semistream.spark.plan import EnrichPlan
 from semistream.spark.seats import NO_SEAT
 from semistream.spark.versions import must_fit, newest_fitting_version
@@ -47,7 +47,7 @@ class ServedLookup:
         self._hot_sets = HotSets(enrichment.family, enrichment.id, number, self._parts.hot_bytes)
         self._hot: HotSet | None = None
         self._query_id: str | None = None
-        self._batch_rows = enrichment.batch_rows if enrichment.batch_rows > 0 else BATCH_ROWS
+        self._batch_rows = rows_per_step(enrichment.batch_rows)
         self._pinned: tuple[int, tuple[int, int] | None] = (-1, None)
         """The version that this task must see, and its edition."""
         self._version = -1
