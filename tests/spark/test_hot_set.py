@@ -16,7 +16,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import semistream as ss
@@ -153,6 +153,32 @@ def test_queries_side_by_side_with_relations_that_change_put_out_the_right_rows(
             query.stop()
     for name, one in streams.items():
         assert_same_rows(one.written(), expected[name])
+
+
+@pytest.mark.parametrize("kind", ["plain", "foreachBatch"])
+def test_nothing_is_left_of_a_query_whichever_session_it_was_started_by(
+    kind: str, classic_session: SparkSession, tmp_path: Path
+) -> None:
+    """The one of the rows that `foreachBatch` gets is none that anybody has started anything by."""
+    ss.build_relation(master(), key="id", out=tmp_path / "products")
+    products = ss.relation(tmp_path / "products")
+    rows = classic_session.newSession().readStream.format("rate").option("rowsPerSecond", 400_000).load()
+    keys = rows.selectExpr(f"value % {KEYS} AS id")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        ss.enrich(batch, products, on="id", memory=MEMORY).write.format("noop").mode("overwrite").save()
+
+    if kind == "plain":
+        query = ss.enrich(keys, products, on="id", memory=MEMORY).writeStream.format("noop").start()
+    else:
+        query = keys.writeStream.foreachBatch(write).start()
+    try:
+        deadline_s = time.monotonic() + WAIT_S
+        while not hot_set_files():
+            assert time.monotonic() < deadline_s and query.isActive
+            time.sleep(0.1)
+    finally:
+        query.stop()
 
 
 def wait_for(path: Path, log: Path, process: Any) -> None:

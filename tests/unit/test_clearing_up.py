@@ -62,3 +62,14 @@ def test_a_query_that_has_just_ended_is_not_asked(looks: list[int]) -> None:
 def test_where_the_jvm_is_gone_it_is_looked_once(looks: list[int]) -> None:
     clearing_up._end_of_driver(SimpleNamespace(), JVM_PID)  # type: ignore[arg-type]
     assert looks == [JVM_PID]
+
+
+def test_a_worker_that_hears_late_of_the_end_of_its_query_leaves_nothing(
+    looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(clearing_up, "remove_hot_sets_of_query", heard.append)
+    event = SimpleNamespace(id=lambda: SimpleNamespace(toString=lambda: "one"))
+    clearing_up._EndOfQueries().onQueryTerminated(event)
+    assert heard == ["one"] * (1 + clearing_up.LATE_LOOKS)
+    assert looks == []

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from semistream.spark.environment import is_connect, workers_run_here
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 STOP_TIMEOUT = "5s"
 """How long the end of a driver waits for each query that still runs."""
 LATE_LOOKS, LATE_PAUSE_S = 4, 0.25
-"""How often it looks then for what a worker may have made in its last moment."""
+"""How often it is looked after an end for what a worker may have made in its last moment."""
 
-_seen: set[tuple[str, bool]] = set()
+_applications: set[str] = set()
+_listening: set[str] = set()
 
 
 class _EndOfQueries:
@@ -46,7 +48,9 @@ class _EndOfQueries:
 
     def onQueryTerminated(self, event: Any) -> None:
         """Remove what nobody else uses."""
-        remove_hot_sets_of_query(event.id().toString())
+        query_id = event.id().toString()
+        remove_hot_sets_of_query(query_id)
+        _look_again(lambda: remove_hot_sets_of_query(query_id))
 
     class Java:
         """How Py4J learns what this is to the JVM."""
@@ -59,16 +63,16 @@ def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: boo
     if is_connect(session) or not workers_run_here(session) or not plan.shares_rows:
         return
     context: Any = session.sparkContext
-    for kind in {False, is_streaming}:
-        if (context.applicationId, kind) in _seen:
-            continue
-        _seen.add((context.applicationId, kind))
-        if kind:
-            _listen(session, _EndOfQueries())
-        else:
-            # The JVM was started by this process, or has started it.
-            jvm = getattr(context._gateway, "proc", None)
-            atexit.register(_end_of_driver, session, jvm.pid if jvm is not None else os.getppid())
+    if context.applicationId not in _applications:
+        _applications.add(context.applicationId)
+        # The JVM was started by this process, or has started it.
+        jvm = getattr(context._gateway, "proc", None)
+        atexit.register(_end_of_driver, session, jvm.pid if jvm is not None else os.getppid())
+    starting = session._jsparkSession if is_streaming else _session_of_the_batch(session)
+    # A session tells of the queries that it started, and of no others.
+    if starting is not None and starting.sessionUUID() not in _listening:
+        _listening.add(starting.sessionUUID())
+        _listen(context._gateway, starting)
 
 
 def _end_of_driver(session: SparkSession, jvm_pid: int) -> None:
@@ -80,18 +84,31 @@ def _end_of_driver(session: SparkSession, jvm_pid: int) -> None:
             query.sparkSession().conf().set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
             query.stop()
     remove_hot_sets_of_executor(jvm_pid)
-    for _ in range(LATE_LOOKS if were_running else 0):
+    if were_running:
+        _look_again(lambda: remove_hot_sets_of_executor(jvm_pid))
+
+
+def _look_again(remove: Callable[[], None]) -> None:
+    for _ in range(LATE_LOOKS):
         # A worker hears of the end when it wants to answer.
         time.sleep(LATE_PAUSE_S)
-        remove_hot_sets_of_executor(jvm_pid)
+        remove()
+
+
+def _session_of_the_batch(session: SparkSession) -> Any:
+    """The JVM's session that started the query whose `foreachBatch` is at work; None outside of one.
+
+    The rows that it gets have another one, a copy that Spark made for the query.
+    """
+    query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    for query in _running_queries(session) if query_id is not None else ():
+        if query.id().toString() == query_id:
+            return query.sparkSession()
+    return None
 
 
 def _running_queries(session: SparkSession) -> list[Any]:
-    """All streaming queries of the driver, as the JVM knows them.
-
-    A session knows only those that it started itself, and the session of the rows that `foreachBatch` gets, a copy that
-    Spark made for the query, none at all.
-    """
+    """All streaming queries of the driver, whatever session started them, as the JVM knows them."""
     # The JVM may have stopped or be gone, and there is nobody left to be told.
     with contextlib.suppress(Exception):
         running = session._jsparkSession.sharedState().activeStreamingQueries()
@@ -100,10 +117,9 @@ def _running_queries(session: SparkSession) -> list[Any]:
     return []
 
 
-def _listen(session: SparkSession, listener: _EndOfQueries) -> None:
+def _listen(gateway: Any, jvm_session: Any) -> None:
     from pyspark.java_gateway import ensure_callback_server_started
 
-    gateway: Any = session.sparkContext._gateway
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    wrapped = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener)
-    session._jsparkSession.streams().addListener(wrapped)
+    wrapped = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
+    jvm_session.streams().addListener(wrapped)
