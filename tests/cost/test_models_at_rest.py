@@ -43,6 +43,13 @@ LEARNING = ["cachejoin", "moij", "ssbj", "sscj"]
 PINNING = ["optimised-x-hybridjoin", "tuned-x-hybridjoin", "x-hybridjoin"]
 """Their models know R in the order of popularity: which popular keys the first pages hold otherwise is not told."""
 
+DRAWN: list[tuple[int, Layout]] = [
+    *((seed, "frequency") for seed in range(4)),
+    (1, "shuffled"),
+    (3, "shuffled"),
+]
+"""Seeds of sizes, and how R lies there. At seeds 0 and 2 skews are 0.02 and 0.11: one order is nearly as another."""
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -111,7 +118,8 @@ def counted(join: Any, clock: VirtualClock, size: LoopSize, layout: Layout) -> C
         ("moij", LoopSize(40_000, 256, 1_000_000)),
         ("moij", LoopSize(200_000, 4096, 8_000_000)),
         ("moij", LoopSize(60_000, 2048, 2_142_096, 0.6)),
-        # Where a page takes half of all that waits along.
+        # Where every round a page takes more than half of all that waits along. While MOIJ counted passages of the
+        # queue by what such a page leaves behind, the first of the two had 14 % fewer w_N than told, the second 7 %.
         ("moij", LoopSize(48_219, 1852, 1_180_719, 1.11)),
         ("moij", LoopSize(20_520, 155, 122_045, 1.32)),
         ("ssbj", LoopSize(40_000, 256, 1_000_000)),
@@ -131,19 +139,27 @@ def test_a_model_is_within_ten_per_cent_of_a_join_at_rest(algorithm: str, size: 
 
 
 @pytest.mark.parametrize("algorithm", LEARNING)
-@pytest.mark.parametrize("seed", range(4))
-def test_a_model_is_within_ten_per_cent_at_a_size_drawn_from_its_range(algorithm: str, seed: int) -> None:
-    assert_told(algorithm, *drawn(np.random.default_rng(seed)))
+@pytest.mark.parametrize(("seed", "layout"), DRAWN)
+def test_a_model_is_within_ten_per_cent_at_a_size_drawn_from_its_range(
+    algorithm: str, seed: int, layout: Layout
+) -> None:
+    assert_told(algorithm, drawn(np.random.default_rng(seed)), layout)
 
 
-@pytest.mark.parametrize("algorithm", ["hybridjoin", *PINNING])
-@pytest.mark.parametrize("seed", range(2))
-def test_so_is_one_of_a_join_that_learns_nothing(algorithm: str, seed: int) -> None:
-    size, layout = drawn(np.random.default_rng(seed))
-    assert_told(algorithm, size, "frequency" if algorithm in PINNING else layout)
+@pytest.mark.parametrize(
+    ("algorithm", "seed", "layout"),
+    [
+        (algorithm, seed, layout)
+        for algorithm in ["hybridjoin", *PINNING]
+        for seed, layout in DRAWN
+        if seed < 2 and (layout == "frequency" or algorithm not in PINNING)
+    ],
+)
+def test_so_is_one_of_a_join_that_learns_nothing(algorithm: str, seed: int, layout: Layout) -> None:
+    assert_told(algorithm, drawn(np.random.default_rng(seed)), layout)
 
 
-def drawn(rng: np.random.Generator) -> tuple[LoopSize, Layout]:
+def drawn(rng: np.random.Generator) -> LoopSize:
     """A size in the range in which models are held to ten per cent."""
 
     def log_uniform(least: float, most: float) -> float:
@@ -152,9 +168,7 @@ def drawn(rng: np.random.Generator) -> tuple[LoopSize, Layout]:
     r_rows = round(log_uniform(20_000, 200_000))
     page_rows = round(log_uniform(64, min(2048, r_rows * R_SHARE_MOST / HELD_PAGES_LEAST / 1.5)))
     r_share = log_uniform(max(R_SHARE_LEAST, HELD_PAGES_LEAST * page_rows / r_rows), R_SHARE_MOST)
-    size = LoopSize(r_rows, page_rows, round(r_rows * R_ROW_BYTES * r_share), float(rng.uniform(0.0, 1.25)))
-    layouts: tuple[Layout, ...] = ("frequency", "shuffled")
-    return size, layouts[int(rng.integers(2))]
+    return LoopSize(r_rows, page_rows, round(r_rows * R_ROW_BYTES * r_share), float(rng.uniform(0.0, 1.25)))
 
 
 def assert_told(algorithm: str, size: LoopSize, layout: Layout = "frequency") -> None:
