@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import semistream as ss
@@ -127,29 +127,38 @@ def test_micro_batches_are_joined_counted_and_see_new_versions_in_as_many_partit
     stream = stream_of(4, rows=60)
     (tmp_path / "in").mkdir()
 
-    def run(number: int) -> Any:
+    def planned() -> DataFrame:
+        incoming = classic_session.readStream.schema("id long, row long").parquet(str(tmp_path / "in"))
+        return ss.enrich(incoming, handle, algorithm="pcsrj", memory="16MB")
+
+    def run(number: int, enriched: DataFrame) -> Any:
         pq.write_table(stream, tmp_path / "half a file")
         os.utime(tmp_path / "half a file", (1_700_000_000 + number,) * 2)
         (tmp_path / "half a file").rename(tmp_path / "in" / f"{number}.parquet")
-        incoming = classic_session.readStream.schema("id long, row long").parquet(str(tmp_path / "in"))
-        writer = ss.enrich(incoming, handle, algorithm="pcsrj", memory="16MB").writeStream
-        query = writer.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True)
+        query = enriched.writeStream.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True)
         started = query.start(str(tmp_path / "out"))
         started.awaitTermination()
         return observed(started.lastProgress, "enrich_master")
 
     newer = pa.table({"id": range(200), "name": [f"new{i}" for i in range(200)]})
     expected = []
-    versions = [(None, PARTITIONS, master_of(1)), (newer, PARTITIONS, newer), (master_of(1), 3, newer)]
+    enriched = planned()
+    # A plan has as many partitions as it was made for; one that is made anew has as many as there are.
+    versions = [
+        (None, PARTITIONS, master_of(1)),
+        (newer, PARTITIONS, newer),
+        (master_of(1), 3, newer),
+        (None, 3, master_of(1)),
+    ]
     for number, (published, partitions, seen) in enumerate(versions):
         if published is not None:
             ss.build_relation(published, key="id", out=handle.path, partitions=partitions)
-        metrics = run(number)
+        metrics = run(number, enriched if number < len(versions) - 1 else planned())
         expected.append(duckdb_join(stream, seen, ["id"], ["id"]))
         assert metrics["rows_in"] == metrics["rows_out"] == 60
         assert metrics["null_keys"] == stream["id"].null_count
         assert metrics["matched"] + metrics["unmatched"] + metrics["null_keys"] == 60
-        assert PARTITIONS <= metrics["reads"] <= 60
+        assert partitions <= metrics["reads"] <= 60
     written = classic_session.read.parquet(str(tmp_path / "out")).toArrow()
     assert_same_rows(written, pa.concat_tables(expected))
 

@@ -52,7 +52,9 @@ def stream(rows: int) -> Numbers:
 def test_the_optimum_of_the_model_is_within_five_percent_of_the_best_measured(
     algorithm: str, page_rows: list[int]
 ) -> None:
-    found = tune(algorithm, tuner(), stream(24_000), page_rows, measured_points=5)
+    # A model says what a cache comes to rest at. Behind 24 000 rows the two best of CACHEJOIN's rates are 7 and 16 %
+    # below what they are behind 100 000, and 200 000 move them by 1 % at most.
+    found = tune(algorithm, tuner(), stream(100_000), page_rows, measured_points=5)
     assert found.shortfall <= 0.05, "\n" + found.as_text()
     assert found.by_model in found.trials
     assert found.as_text().count("<- best") in (1, 2)
