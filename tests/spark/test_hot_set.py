@@ -155,14 +155,16 @@ def test_queries_side_by_side_with_relations_that_change_put_out_the_right_rows(
         assert_same_rows(one.written(), expected[name])
 
 
-@pytest.mark.parametrize("kind", ["plain", "foreachBatch"])
+@pytest.mark.parametrize("kind", ["plain", "foreachBatch", "lookup"])
 def test_nothing_is_left_of_a_query_whichever_session_it_was_started_by(
     kind: str, classic_session: SparkSession, tmp_path: Path
 ) -> None:
     """The one of the rows that `foreachBatch` gets is none that anybody has started anything by."""
     ss.build_relation(master(), key="id", out=tmp_path / "products")
     products = ss.relation(tmp_path / "products")
-    rows = classic_session.newSession().readStream.format("rate").option("rowsPerSecond", 400_000).load()
+    # A column function knows the active session only, which is that of the tests.
+    session = classic_session if kind == "lookup" else classic_session.newSession()
+    rows = session.readStream.format("rate").option("rowsPerSecond", 400_000).load()
     keys = rows.selectExpr(f"value % {KEYS} AS id")
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -170,6 +172,8 @@ def test_nothing_is_left_of_a_query_whichever_session_it_was_started_by(
 
     if kind == "plain":
         query = ss.enrich(keys, products, on="id", memory=MEMORY).writeStream.format("noop").start()
+    elif kind == "lookup":
+        query = keys.select(ss.lookup(products, "id", memory=MEMORY)).writeStream.format("noop").start()
     else:
         query = keys.writeStream.foreachBatch(write).start()
     try:

@@ -58,7 +58,7 @@ class _EndOfQueries:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: bool) -> None:
+def clear_up_after(session: SparkSession, plan: EnrichPlan, *, may_stream: bool) -> None:
     """See to it that hot sets are removed when a streaming query ends, and when this process does."""
     if is_connect(session) or not workers_run_here(session) or not plan.shares_rows:
         return
@@ -68,7 +68,7 @@ def clear_up_after(session: SparkSession, plan: EnrichPlan, *, is_streaming: boo
         # The JVM was started by this process, or has started it.
         jvm = getattr(context._gateway, "proc", None)
         atexit.register(_end_of_driver, session, jvm.pid if jvm is not None else os.getppid())
-    starting = session._jsparkSession if is_streaming else _session_of_the_batch(session)
+    starting = _session_of_the_batch(session) or (session._jsparkSession if may_stream else None)
     # A session tells of the queries that it started, and of no others.
     if starting is not None and starting.sessionUUID() not in _listening:
         _listening.add(starting.sessionUUID())

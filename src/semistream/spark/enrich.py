@@ -113,7 +113,7 @@ def enrich(
         shuffle=shuffle,
     )
     ensure_workers_can_import(df.sparkSession)
-    clear_up_after(df.sparkSession, plan, is_streaming=df.isStreaming)
+    clear_up_after(df.sparkSession, plan, may_stream=df.isStreaming)
     lookups = [p.lookup for p in plan.lookups]
     lookup_names = metric_names(lookups)
     label = name or "_".join(("enrich", *lookup_names))
@@ -206,7 +206,8 @@ def lookup(
         shuffle="never",
     )
     ensure_workers_can_import(session)
-    clear_up_after(session, plan, is_streaming=False)
+    # A column function does not know of what it will be a column.
+    clear_up_after(session, plan, may_stream=True)
     struct = struct_of(plan.lookups[0])
     if relation.unique:
         function = arrow_udf(_checking(worker.structs(plan), relation), struct)
