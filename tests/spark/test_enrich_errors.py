@@ -110,17 +110,20 @@ def test_the_key_one_believes_in_is_compared_with_the_relation_s(products: Relat
     assert ss.relation(products.path, key="id").key == ss.relation(products.path, key=["id"]).key == ("id",)
 
 
+@pytest.mark.parametrize("option", ["key", "columns"])
 @pytest.mark.parametrize("wrong", [5, [5], {"id"}])
-def test_columns_of_the_relation_are_named_by_strings(products: RelationHandle, wrong: Any) -> None:
-    for option in ("key", "columns"):
-        message = refusal(lambda: ss.relation(products.path, **{option: wrong}), InvalidOption)  # noqa: B023 - called at once
-        assert message.startswith(f"`{option}` does not name columns of the relation; given: {wrong!r}")
+def test_columns_of_the_relation_are_named_by_strings(products: RelationHandle, option: str, wrong: Any) -> None:
+    message = refusal(lambda: ss.relation(products.path, **{option: wrong}), InvalidOption)
+    assert message.startswith(f"`{option}` does not name columns of the relation; given: {wrong!r}")
 
 
-def test_columns_of_the_stream_and_the_prefix_are_strings(sales: DataFrame, products: RelationHandle) -> None:
-    for wrong in (5, ["product_id"]):
-        message = refusal(lambda: products.on(wrong), InvalidOption)  # type: ignore[arg-type]  # noqa: B023
-        assert f"a column of the stream is not named by a string; given: {wrong!r}" in message
+@pytest.mark.parametrize("wrong", [5, ["product_id"]])
+def test_columns_of_the_stream_are_named_by_strings(products: RelationHandle, wrong: Any) -> None:
+    message = refusal(lambda: products.on(wrong), InvalidOption)
+    assert f"a column of the stream is not named by a string; given: {wrong!r}" in message
+
+
+def test_the_stream_s_key_and_the_prefix_are_names(sales: DataFrame, products: RelationHandle) -> None:
     assert "`on` does not name columns" in refusal(lambda: ss.enrich(sales, products, on=[]), InvalidOption)
     message = refusal(lambda: ss.enrich(sales, products, on="product_id", prefix=5), InvalidOption)  # type: ignore[arg-type]
     assert "`prefix` is not a string; given: 5" in message

@@ -135,7 +135,7 @@ def open_handle(
 def _check_key(info: RelationInfo, key: str | Sequence[str] | None) -> None:
     if key is None:
         return
-    given = _names("key", key)
+    given = column_names("key", key)
     if given != info.key:
         raise InvalidOption(
             f"relation {info.name!r} has another key",
@@ -149,7 +149,7 @@ def _wanted(info: RelationInfo, columns: Sequence[str] | None) -> tuple[str, ...
     names: list[str] = info.schema.names
     if columns is None:
         return tuple(name for name in names if name not in info.key)
-    wanted = _names("columns", columns)
+    wanted = column_names("columns", columns)
     for column in wanted:
         if column not in names:
             raise ColumnNotFound(
@@ -161,12 +161,15 @@ def _wanted(info: RelationInfo, columns: Sequence[str] | None) -> tuple[str, ...
     return tuple(dict.fromkeys(wanted))
 
 
-def _names(option: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    """One name, or several."""
+def column_names(
+    option: str, given: str | Sequence[str], of: str = "the relation", *, least: int = 0
+) -> tuple[str, ...]:
+    """One name, or several, as the user gave them."""
     names = [given] if isinstance(given, str) else given
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+    is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not is_list or len(names) < least:
         raise InvalidOption(
-            f"`{option}` does not name columns of the relation",
+            f"`{option}` does not name columns of {of}",
             given=repr(given),
             allowed='a name or a list of names, such as "product_id" or ["shop", "day"]',
         )

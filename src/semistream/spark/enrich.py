@@ -23,7 +23,7 @@ from pyspark.sql.types import ArrayType, DataType
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidOption, check_option_names, check_options_of
-from semistream.relations.handle import Lookup, RelationHandle
+from semistream.relations.handle import Lookup, RelationHandle, column_names
 from semistream.spark import worker
 from semistream.spark.clearing_up import clear_up_after
 from semistream.spark.counts import observed
@@ -238,7 +238,6 @@ def enrichment(
         raise InvalidOption(
             "`df` is not a DataFrame of Spark", given=type(df).__name__, allowed="pyspark.sql.DataFrame"
         )
-    _check_column_names(on)
     lookups = _as_lookups(relation, on, prefix)
     return _planned(
         df.sparkSession,
@@ -252,24 +251,14 @@ def enrichment(
     )
 
 
-def _check_column_names(on: Any) -> None:
-    """Where none are given, the names of the relation's key are taken."""
-    is_list = isinstance(on, list | tuple) and len(on) > 0
-    if on is not None and not isinstance(on, str) and not is_list:
-        raise InvalidOption(
-            "`on` does not name columns of the stream",
-            given=repr(on),
-            allowed='a name or a list of names, such as "product_id" or ["shop", "day"]',
-        )
-
-
 def _as_lookups(
     relation: RelationHandle | Lookup | Sequence[RelationHandle | Lookup],
     on: str | Sequence[str] | None,
     prefix: str | None,
 ) -> list[Lookup]:
     if isinstance(relation, RelationHandle | Lookup):
-        columns = () if on is None else (on,) if isinstance(on, str) else tuple(on)
+        # Where none are given, the stream has the names of the relation's key.
+        columns = () if on is None else column_names("on", on, "the stream", least=1)
         if isinstance(relation, Lookup):
             if columns:
                 raise InvalidOption(

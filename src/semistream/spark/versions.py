@@ -65,7 +65,7 @@ def must_fit(plan: LookupPlan, version: int, memory_bytes: int) -> None:
             f"this micro-batch has begun with version {version} of relation {handle.name!r}, which does not keep what "
             "the query was planned with",
             given="; ".join(why),
-            hint="plan the query with a handle that was opened at that version, or begin with a new checkpoint",
+            hint="begin with a new checkpoint: the relation can only be opened as it is now",
         )
 
 
